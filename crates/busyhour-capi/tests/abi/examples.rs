@@ -25,7 +25,7 @@ fn the_epoll_loop_of_the_readme_is_woken() {
 
 #[test]
 fn the_scheduler_of_asterisk_runs_on_ours() {
-    let printed = run_example("../../docs/coming-from/asterisk.md", "c");
+    let printed = run_example("../../docs/book/src/coming-from/asterisk.md", "c");
     assert_eq!(printed, "OPTIONS to alice\n".repeat(3));
 }
 
@@ -52,31 +52,31 @@ fn what_the_unit_tests_of_asterisk_ask_for_holds() {
 
 #[test]
 fn values_of_pcp_pin_the_buffer_that_they_lie_in() {
-    let printed = run_example("../../docs/coming-from/pcp.md", "c");
+    let printed = run_example("../../docs/book/src/coming-from/pcp.md", "c");
     assert_eq!(printed, "alice\nbob\n");
 }
 
 #[test]
 fn work_of_libuv_ends_in_its_loop() {
-    let printed = run_example("../../docs/coming-from/libuv.md", "c");
+    let printed = run_example("../../docs/book/src/coming-from/libuv.md", "c");
     assert_eq!(printed, "385\n");
 }
 
 #[test]
 fn timeouts_and_thread_pools_of_glib_run_on_ours() {
-    let printed = run_example("../../docs/coming-from/glib.md", "c");
+    let printed = run_example("../../docs/book/src/coming-from/glib.md", "c");
     assert_eq!(printed, "4950\n");
 }
 
 #[test]
 fn a_session_on_a_strand_closes_itself() {
-    let printed = run_example("../../docs/coming-from/asio-strands.md", "cpp");
+    let printed = run_example("../../docs/book/src/coming-from/asio-strands.md", "cpp");
     assert_eq!(printed, "4 lines\n");
 }
 
 #[test]
 fn a_group_of_libdispatch_notifies_once() {
-    let printed = run_example("../../docs/coming-from/libdispatch.md", "c");
+    let printed = run_example("../../docs/book/src/coming-from/libdispatch.md", "c");
     assert_eq!(printed, "90\n");
 }
 
@@ -94,7 +94,7 @@ fn every_name_on_the_pages_is_in_the_header() {
             .collect()
     };
     let header = names(&read("include/busyhour.h"));
-    let pages = fs::read_dir(format!("{CRATE}/../../docs/coming-from")).unwrap();
+    let pages = fs::read_dir(format!("{CRATE}/../../docs/book/src/coming-from")).unwrap();
     let pages = pages.map(|page| fs::read_to_string(page.unwrap().path()).unwrap());
     let mut named = names(&read("README.md"));
     let mut count = 0;

@@ -1,7 +1,8 @@
 //! The subscriptions of a topic: what they are, and that they come and go.
 
 use super::{
-    Event, SubscriptionEvent, delivery::Subscriber, panics::Panics, topic_inner::TopicInner,
+    Event, SubscriptionEvent, delivery::Subscriber, index::SubscriberLag, panics::Panics,
+    topic_inner::TopicInner,
 };
 use crate::stats::SubscriptionStats;
 use std::{
@@ -18,11 +19,17 @@ impl<E: Event> TopicInner<E> {
     pub(super) fn subscriptions(&self) -> Vec<SubscriptionStats> {
         let mut panics = Panics::default();
         let mut stats: Vec<SubscriptionStats> = Vec::new();
-        for (subscriber, is_lagging) in self.listed() {
+        for listed in self.listed() {
+            let SubscriberLag {
+                subscriber,
+                is_lagging,
+                unread,
+            } = listed;
             let known = panics.catch(|| subscriber.stats());
             stats.extend(known.map(|known| SubscriptionStats {
                 topic: self.name().to_owned(),
                 is_lagging,
+                queued_len: known.queued_len + unread,
                 ..known
             }));
             panics.drop(subscriber);
@@ -31,20 +38,42 @@ impl<E: Event> TopicInner<E> {
         stats
     }
 
-    /// Every subscriber once, and whether it lags in any shard.
-    fn listed(&self) -> Vec<(Arc<Subscriber<E>>, bool)> {
+    /// Every subscriber once, and how far it lags in all shards.
+    fn listed(&self) -> Vec<SubscriberLag<E>> {
         let mut places = HashMap::new();
-        let mut all: Vec<(Arc<Subscriber<E>>, bool)> = Vec::new();
+        let mut all: Vec<SubscriberLag<E>> = Vec::new();
         for shard in self.shards() {
-            for (subscriber, is_lagging) in shard.subscribers_with_lag() {
-                let place = *(places.entry(Arc::as_ptr(&subscriber))).or_insert(all.len());
+            for listed in shard.subscribers_with_lag() {
+                let place = *(places.entry(Arc::as_ptr(&listed.subscriber))).or_insert(all.len());
                 match all.get_mut(place) {
-                    Some((_, lags)) => *lags |= is_lagging,
-                    None => all.push((subscriber, is_lagging)),
+                    Some(known) => {
+                        known.is_lagging |= listed.is_lagging;
+                        known.unread += listed.unread;
+                    }
+                    None => all.push(listed),
                 }
             }
         }
         all
+    }
+
+    /// The subscription for which most waits, with its name; `None` if nothing waits.
+    pub(super) fn slowest(&self) -> Option<(u64, String)> {
+        let waiting = |it: &SubscriberLag<E>| it.subscriber.mailbox().len() as u64 + it.unread;
+        let listed = self.listed();
+        let slowest = listed.iter().max_by_key(|it| waiting(it))?;
+        let len = waiting(slowest);
+        (len > 0).then(|| (len, slowest.subscriber.name().into()))
+    }
+
+    /// How much of the cache a reader has not read yet.
+    pub(super) fn unread_len(&self, subscriber: &Arc<Subscriber<E>>) -> usize {
+        if !subscriber.mailbox().reads_cache() {
+            return 0;
+        }
+        let listed = self.listed().into_iter();
+        let own = listed.filter(|it| Arc::ptr_eq(&it.subscriber, subscriber));
+        own.map(|it| it.unread as usize).sum()
     }
 
     /// Announces a subscription that has started; returns its number, if it is

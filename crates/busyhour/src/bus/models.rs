@@ -2,7 +2,7 @@
 //! that is possible with a few preemptions. README.md beside this file has the
 //! arguments that they check.
 
-use super::{Delivery, Event, EventStream, Published, Subscription, Topic};
+use super::{Delivery, Event, EventStream, Message, Published, Subscription, Topic};
 use crate::task::{Deliveries, Executor, Overflow, Rejected, Task};
 use futures_core::Stream;
 use loom::{model::Builder, thread};
@@ -297,6 +297,45 @@ fn loom_a_future_that_waits_for_room_notices_the_end() {
         drop(stream);
         let (publishing, polled) = publisher.join().unwrap();
         publishing.complete(polled);
+    });
+}
+
+/// A stream that reads from the cache, polled while a publisher writes: it is woken if anything is
+/// left to read, it gets each event at most once and in order, and the last one in any case.
+#[test]
+fn loom_a_reader_of_the_cache_gets_the_last_event() {
+    check(|| {
+        let (topic, flags) = (topic(), Flags::default());
+        let mut stream = topic.subscribe().replay().conflate().stream();
+        let is_woken: Arc<Woken> = Arc::default();
+        let waker = Waker::from(Arc::clone(&is_woken));
+        let mut heard = Vec::new();
+        let mut read = |stream: &mut EventStream<Step>| {
+            let mut context = Context::from_waker(&waker);
+            while let Poll::Ready(Some(message)) = Pin::new(&mut *stream).poll_next(&mut context) {
+                match message {
+                    Message::Event(step, _) => heard.push(step.number),
+                    Message::Replayed => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        read(&mut stream);
+        let publisher = {
+            let (topic, flags) = (topic.clone(), flags.clone());
+            thread::spawn(move || (1..=2).for_each(|number| publish(&topic, number, &flags)))
+        };
+        read(&mut stream);
+        publisher.join().unwrap();
+        // What an executor does: it polls a task that was woken, and no other.
+        if is_woken.0.swap(false, Ordering::SeqCst) {
+            read(&mut stream);
+        }
+        assert!(heard == [1, 2] || heard == [2], "{heard:?}");
+        drop(stream);
+        drop(topic);
+        let flags = flags.0.lock().unwrap();
+        assert!(flags.iter().all(|flag| flag.load(Ordering::SeqCst)));
     });
 }
 

@@ -119,6 +119,42 @@ fn shuttle_a_replay_meets_publishers() {
     });
 }
 
+/// Two publishers, a thread that removes, and subscribers that read from the cache: each of them
+/// ends with what the topic holds, and none is left asleep.
+#[test]
+fn shuttle_readers_of_the_cache_meet_publishers_and_a_remover() {
+    explore(1_000, || {
+        let (topic, pool) = (topic(), pool());
+        let heard = [(); 2].map(|()| Heard::default());
+        let watches = heard.each_ref().map(|heard| {
+            let told = heard.clone();
+            let reader = topic.subscribe().replay().conflate().on(&pool);
+            reader.start(move |delivery| told.tell(delivery))
+        });
+        let publisher = {
+            let topic = topic.clone();
+            thread::spawn(move || (1..=3).for_each(|number| publish(&topic, number)))
+        };
+        let remover = {
+            let topic = topic.clone();
+            thread::spawn(move || topic.remove(&7))
+        };
+        publish(&topic, 4);
+        publisher.join().unwrap();
+        let _may_be_nothing = remover.join().unwrap();
+        let last = topic.get(&7).map(|level| level.number);
+        let report = pool.shutdown(Duration::MAX);
+        assert_eq!(report.not_delivered, 0);
+        for heard in &heard {
+            assert_eq!(heard.last(), last, "{:?}", heard.all());
+            let told = heard.all();
+            let replays = told.iter().filter(|told| **told == Told::Replayed);
+            assert_eq!(replays.count(), 1, "{told:?}");
+        }
+        drop(watches);
+    });
+}
+
 /// Two publishers and a thread that removes: every subscriber (early, late, or
 /// conflating) ends with what the topic holds.
 #[test]

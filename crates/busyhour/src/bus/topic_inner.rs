@@ -602,6 +602,24 @@ impl<E: Event> TopicInner<E> {
         self.shards[shard].catch_up(subscriber, whole, batch);
     }
 
+    /// Fills the batch with what a reader is to read of a shard next; whether there may be more.
+    pub(super) fn read(
+        &self,
+        to_fetch: ToFetch,
+        subscriber: &Arc<Subscriber<E>>,
+        batch: &mut Items<E>,
+    ) -> bool {
+        let ToFetch { shard, whole } = to_fetch;
+        self.shards[shard].read(subscriber, whole, batch)
+    }
+
+    /// The turn of a reader was lost, so the next change of any shard has to send one.
+    pub(super) fn stall(&self, subscriber: &Arc<Subscriber<E>>) {
+        for shard in &self.shards {
+            shard.stall(subscriber);
+        }
+    }
+
     pub(super) fn stats(&self) -> TopicStats {
         self.sweep();
         let mut stats = TopicStats {
@@ -628,8 +646,7 @@ impl<E: Event> TopicInner<E> {
             stats.conflated += counts.conflated;
             stats.lagging_count += lagging_count;
         }
-        let slowest = self.shards.iter().filter_map(Shard::slowest);
-        if let Some((queued_len, name)) = slowest.max_by_key(|(queued_len, _)| *queued_len) {
+        if let Some((queued_len, name)) = self.slowest() {
             stats.slowest_subscriber = name;
             stats.slowest_queued_len = queued_len;
         }

@@ -13,7 +13,8 @@ pub struct SubscriptionStats {
     pub executor: String,
     /// How many events may wait.
     pub capacity: u64,
-    /// Events that wait, including those that a turn has taken already.
+    /// Events that wait, including those that a turn has taken already; for a
+    /// subscription that reads from the cache, the changes that it has not read.
     pub queued_len: u64,
     /// Events, removals and notices that its consumer has received.
     pub delivered: u64,
@@ -53,7 +54,8 @@ pub struct TopicStats {
     pub published: u64,
     /// Events refused because the cache held as many keys as its limit allows.
     pub refused: u64,
-    /// Deliveries put into subscribers' queues, including replays.
+    /// Deliveries put into subscribers' queues or read from the cache,
+    /// including replays.
     pub delivered: u64,
     /// Deliveries lost by an overflow policy.
     pub lost: u64,

@@ -48,7 +48,7 @@ impl<E> EventCopy<E> {
     pub(in crate::bus) const NONE: Self = Self(None);
 
     /// Whether a copy costs less than a reference count that two cores write.
-    const IS_WORTH_IT: bool = !mem::needs_drop::<E>() && size_of::<E>() <= 64;
+    pub(in crate::bus) const IS_WORTH_IT: bool = !mem::needs_drop::<E>() && size_of::<E>() <= 64;
 
     #[inline(always)]
     pub(in crate::bus) fn take(&mut self) -> Option<E> {

@@ -9,10 +9,10 @@ mod incoming;
 mod epoch;
 mod garbage;
 
-pub(in crate::bus) use epoch::pinned;
+pub(in crate::bus) use epoch::{Pin, pinned};
 pub(in crate::bus) use incoming::{EventCopy, Incoming};
 pub(in crate::bus) use shared::{Given, Room, SharedEvent};
 pub(in crate::bus) use table::{
-    CacheTable, CacheWriter, CachedChange, LiveSlot, Put, Seen, SlotPosition, SlotTenure, Stale,
-    Swept,
+    CacheTable, CacheWriter, CachedChange, LiveSlot, NextSlots, Put, Seen, SlotPosition,
+    SlotTenure, Stale, Swept, Unread, UnreadChange,
 };

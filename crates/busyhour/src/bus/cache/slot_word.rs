@@ -55,6 +55,12 @@ impl SlotWord {
         self.0 & Self::KNOWN_TO_LAGGARD != 0
     }
 
+    /// What this word is if it says that the key was removed at this version.
+    pub(super) const fn removed_at(self, version: u64) -> Self {
+        let known = self.0 & Self::KNOWN_TO_LAGGARD;
+        Self(Self::new(SlotKind::Removed, version).0 | known)
+    }
+
     /// The word after a change. `laggards_since` is the newest version at which
     /// some subscriber began to lag, 0 if none lags: then the mark for earlier
     /// laggards is cleared, since they have been told.

@@ -6,9 +6,13 @@
 //! The module's README.md has the proof.
 
 mod slots;
+mod tombstones;
+mod unread;
 mod writer;
 
 use slots::{CacheSlot, CacheSlots};
+use tombstones::Tombstones;
+pub(in crate::bus) use unread::{NextSlots, Unread, UnreadChange};
 
 use super::{
     epoch::{Pin, epochs},
@@ -46,6 +50,7 @@ pub(in crate::bus) struct CacheWriter<E: Event> {
     vacated_count: usize,
     /// Written while somebody lags.
     recent: RecentChanges,
+    tombstones: Tombstones,
     garbage: Garbage<SharedEvent<E>, Box<CacheSlots<E>>>,
 }
 
@@ -380,6 +385,7 @@ impl<E: Event> CacheTable<E> {
         if removed.is_known_to_laggard() {
             writer.removed_count += 1;
             slot.set_word(removed);
+            self.bury(writer, place.index);
         } else {
             writer.vacated_count += 1;
             let old = slot.vacate(writer.version);
@@ -419,25 +425,6 @@ impl<E: Event> CacheTable<E> {
         self.writer_slots(writer).slots[place.index].change_since(version)
     }
 
-    /// Removes the tombstones, because nobody lags any more; calls `purge` with
-    /// the version of each.
-    pub(in crate::bus) fn purge(&self, writer: &mut CacheWriter<E>, mut purge: impl FnMut(u64)) {
-        if writer.removed_count == 0 {
-            return;
-        }
-        for slot in self.writer_slots(writer).slots.iter() {
-            let word = slot.word();
-            if word.kind() == SlotKind::Removed {
-                purge(word.version());
-                let old = slot.vacate(writer.version);
-                writer.retire(old);
-            }
-        }
-        writer.vacated_count += writer.removed_count;
-        writer.removed_count = 0;
-        self.shrink(writer);
-    }
-
     /// Frees memory once the table is nearly empty.
     fn shrink(&self, writer: &mut CacheWriter<E>) {
         let len = self.writer_slots(writer).slots.len();
@@ -465,6 +452,7 @@ impl<E: Event> CacheTable<E> {
         // SAFETY: the pointer came from a box, and it is no longer current.
         // The events have moved: the old slots do not drop theirs.
         writer.garbage.retire_array(unsafe { Box::from_raw(old) });
+        self.find_tombstones(writer);
     }
 }
 
@@ -556,7 +544,7 @@ mod tests {
                     }
                 }
                 Step::CatchUp => {
-                    self.table.purge(&mut self.writer, |_| ());
+                    self.table.purge(&mut self.writer, 0, &[], |_| ());
                     self.since = self.writer.version();
                 }
             }

@@ -252,6 +252,11 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
+    /// Whether nothing is offered any more, because the executor was shut down.
+    pub(in crate::bus) fn is_ended(&self) -> bool {
+        self.mailbox.is_ended()
+    }
+
     /// The executor whose shutdown ends the deliveries.
     pub(in crate::bus) fn executor(&self) -> Option<&Arc<dyn Executor>> {
         match &self.consumer {
@@ -263,17 +268,35 @@ impl<E: Event> Subscriber<E> {
 
     /// The next message of a stream; the rest is in `items`. If there is none,
     /// the waker is called when the next one arrives.
+    ///
+    /// Inlined, since a small event that is handed on in several pieces waits at each step until
+    /// the processor has written them.
+    #[inline(always)]
     pub(in crate::bus) fn poll(
         self: &Arc<Self>,
         waker: &Waker,
         items: &mut Items<E>,
+        claimed_count: &mut usize,
     ) -> Option<Message<E>> {
+        if *claimed_count == 0 {
+            *claimed_count = self.claim_next(waker, items);
+        }
+        let (queued, origin) = items.pop()?;
+        *claimed_count -= 1;
+        Some(queued.into_message(origin.unwrap_or(self.local)))
+    }
+
+    /// Claims the next items of a stream, of which there are none if nothing waits.
+    #[inline(never)]
+    fn claim_next(self: &Arc<Self>, waker: &Waker, items: &mut Items<E>) -> usize {
         if items.is_empty() {
             self.refill(waker, items);
         }
-        let (queued, origin) = items.pop()?;
-        let _even_if_ended = self.mailbox.claim(1);
-        Some(queued.into_message(origin.unwrap_or(self.local)))
+        let count = items.len().min(self.mailbox.stride());
+        if count > 0 {
+            let _even_if_ended = self.mailbox.claim(count as u64);
+        }
+        count
     }
 
     fn refill(self: &Arc<Self>, waker: &Waker, items: &mut Items<E>) {
@@ -338,10 +361,28 @@ impl<E: Event> Subscriber<E> {
     }
 
     fn catch_up(self: &Arc<Self>, to_fetch: ToFetch, items: &mut Items<E>) {
-        if let Some(topic) = self.topic.upgrade() {
-            topic.catch_up(to_fetch, self, items);
+        let topic = self.topic.upgrade();
+        if !self.mailbox.reads_cache() {
+            topic
+                .into_iter()
+                .for_each(|topic| topic.catch_up(to_fetch, self, items));
+            return self.mailbox.caught_up();
         }
-        self.mailbox.caught_up();
+        if topic.is_some_and(|topic| topic.read(to_fetch, self, items)) {
+            self.mailbox.read_on(to_fetch.shard);
+        }
+        if to_fetch.whole {
+            self.mailbox.caught_up();
+        }
+    }
+
+    /// No turn is on its way any more: the next change of any shard sends one.
+    fn lose_turn(self: &Arc<Self>) {
+        self.mailbox.lose_turn();
+        if self.mailbox.reads_cache() {
+            let topic = self.topic.upgrade();
+            topic.into_iter().for_each(|topic| topic.stall(self));
+        }
     }
 }
 
@@ -521,7 +562,7 @@ impl<E: Event> Drop for DeliveryRun<E> {
             } if self.subscriber.mailbox.may_send_again() => {
                 send_turn(executor, Arc::clone(&self.subscriber));
             }
-            _ => self.subscriber.mailbox.lose_turn(),
+            _ => self.subscriber.lose_turn(),
         }
     }
 }

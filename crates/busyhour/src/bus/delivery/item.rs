@@ -1,4 +1,8 @@
-use crate::bus::{Delivery, Event, Message, cache::SharedEvent, nodes::NodeId};
+use crate::bus::{
+    Delivery, Event, Message,
+    cache::{EventCopy, SharedEvent, UnreadChange},
+    nodes::NodeId,
+};
 use std::sync::Arc;
 
 /// What waits in a mailbox: a [`Message`] without its origin, which
@@ -52,6 +56,19 @@ pub(in crate::bus) enum Queued<E: Event> {
 }
 
 impl<E: Event> Queued<E> {
+    /// What a reader of the cache receives of a change. Runs user code: no lock may be held.
+    #[inline(always)]
+    pub(in crate::bus) fn read(change: &UnreadChange<'_, E>) -> Self {
+        if change.is_removed() {
+            let key = change.event.event().key().clone();
+            return Self::Shared(Item::Removed(Arc::new(key)));
+        }
+        match EventCopy::<E>::IS_WORTH_IT {
+            true => Self::Copied(change.event.event().clone()),
+            false => Self::Shared(Item::Event(change.event.share())),
+        }
+    }
+
     /// The delivery that a callback gets.
     #[inline(always)]
     pub(in crate::bus) fn as_delivery(&self, origin: NodeId) -> Delivery<'_, E> {
@@ -62,6 +79,7 @@ impl<E: Event> Queued<E> {
     }
 
     /// The message with its origin, as an owned value. No lock may be held.
+    #[inline(always)]
     pub(super) fn into_message(self, origin: NodeId) -> Message<E> {
         match self {
             Self::Shared(item) => item.into_message(origin),

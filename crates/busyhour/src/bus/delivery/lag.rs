@@ -66,6 +66,11 @@ impl Owed {
     pub(super) fn is_empty(&self) -> bool {
         self.behind.0.is_empty() && self.lost == 0 && !self.replayed
     }
+
+    /// Whether the end of a replay is to be announced, and no shard is left to fetch whole.
+    pub(super) fn is_replay_over(&self) -> bool {
+        self.replayed && !self.behind.0.iter().any(|to_fetch| to_fetch.whole)
+    }
 }
 
 /// What the consumer does next.

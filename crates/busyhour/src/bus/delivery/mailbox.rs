@@ -21,6 +21,8 @@ use crate::{
 };
 use std::{mem, sync::Arc};
 
+mod reader;
+
 /// The items that wait for one subscriber, and whether a turn will take them.
 ///
 /// Publishers and the consumer share one short lock. The consumer takes all
@@ -50,6 +52,8 @@ pub(in crate::bus) struct Mailbox<E: Event> {
     conflates: bool,
     /// After a loss the subscriber is brought up to date from the cache.
     reseeds: bool,
+    /// No event is queued: the subscriber reads each shard's changes from the cache.
+    reads_cache: bool,
 }
 
 /// The fields that publishers write at each event.
@@ -113,6 +117,7 @@ impl<E: Event> Mailbox<E> {
             overflow,
             conflates,
             reseeds,
+            reads_cache: false,
         }
     }
 
@@ -565,7 +570,10 @@ impl<E: Event> Mailbox<E> {
         if self.is_closed() || self.is_ended() && state.queue.len() == 0 && state.owed.is_empty() {
             return self.rest(state);
         }
-        if let Some(to_fetch) = state.owed.behind.take() {
+        // While events are published there may always be a shard to read.
+        let is_told_first = self.reads_cache && state.owed.is_replay_over();
+        let to_fetch = (!is_told_first).then(|| state.owed.behind.take());
+        if let Some(to_fetch) = to_fetch.flatten() {
             self.set_taken_len(0);
             return NextAction::CatchUp(to_fetch);
         }

@@ -8,7 +8,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 /// A subscription that an async task polls; see
@@ -19,6 +19,8 @@ pub struct EventStream<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     /// Taken from the mailbox and not yet delivered.
     items: Items<E>,
+    /// How many of them have been claimed for delivery, from the first one on.
+    claimed_count: usize,
     /// Ends the subscription when it is dropped.
     subscription: Subscription<E>,
 }
@@ -31,6 +33,7 @@ impl<E: Event> EventStream<E> {
         Self {
             subscriber,
             items: Items::new(),
+            claimed_count: 0,
             subscription,
         }
     }
@@ -41,9 +44,23 @@ impl<E: Event> EventStream<E> {
         self.subscription.replay();
     }
 
-    /// The number of messages that wait.
+    /// The number of messages that wait; see
+    /// [`Subscription::queued_len`](crate::bus::Subscription::queued_len).
     pub fn queued_len(&self) -> usize {
-        self.items.len() + self.subscriber.mailbox().queued_len()
+        let unread = self.subscription.unread_len();
+        self.items.len() + self.subscriber.mailbox().queued_len() + unread
+    }
+
+    #[inline(always)]
+    fn next_message(&mut self, waker: &Waker) -> Option<Message<E>> {
+        let (items, claimed_count) = (&mut self.items, &mut self.claimed_count);
+        self.subscriber.poll(waker, items, claimed_count)
+    }
+
+    /// Whether a message may wait.
+    fn may_be_ready(&self) -> bool {
+        let mailbox = self.subscriber.mailbox();
+        mailbox.reads_cache() || self.items.len() + mailbox.queued_len() > 0
     }
 }
 
@@ -52,21 +69,22 @@ impl<E: Event> Unpin for EventStream<E> {}
 impl<E: Event> Stream for EventStream<E> {
     type Item = Message<E>;
 
+    #[inline]
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message<E>>> {
         // A task that never suspends would keep its worker for as long as
         // messages arrive.
-        if self.queued_len() > 0 && poll_budget(context).is_pending() {
+        if self.may_be_ready() && poll_budget(context).is_pending() {
             return Poll::Pending;
         }
-        let this = &mut *self;
-        let mut poll = || this.subscriber.poll(context.waker(), &mut this.items);
-        match poll() {
-            Some(message) => Poll::Ready(Some(message)),
-            // Messages that arrived between the poll and this check are still
-            // delivered; after them the stream ends.
-            None if this.subscriber.mailbox().is_ended() => Poll::Ready(poll()),
-            None => Poll::Pending,
+        if let Some(message) = self.next_message(context.waker()) {
+            return Poll::Ready(Some(message));
         }
+        if !self.subscriber.mailbox().is_ended() {
+            return Poll::Pending;
+        }
+        // Messages that arrived between the poll and this check are still
+        // delivered; after them the stream ends.
+        Poll::Ready(self.next_message(context.waker()))
     }
 }
 

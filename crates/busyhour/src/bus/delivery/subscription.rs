@@ -101,6 +101,12 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// is lost: the newest event of each key then comes from the cache, and the
     /// events it replaced count as conflated. So give the queue room for all
     /// keys, or use replay.
+    ///
+    /// With replay on a cached topic, and with an executor or as a stream, such a
+    /// subscription to all events has no queue at all: it reads what has changed from
+    /// the cache, publishers do nothing for it, and however slow it is it costs
+    /// them nothing. Then the capacity means nothing, and the order of events of
+    /// different keys is that of their shards.
     #[doc(alias("coalesce", "watch channel"))]
     pub fn conflate(mut self) -> Self {
         self.conflates = true;
@@ -189,10 +195,22 @@ impl<E: Event> SubscriptionBuilder<E> {
     fn subscribe(&self, filter: Filter<E>, consumer: Consumer<E>) -> Arc<Subscriber<E>> {
         let conflates = self.conflates || self.overflow == Overflow::Conflate;
         let reseeds = self.replays && self.topic.is_cached();
-        let mailbox = Mailbox::new(self.capacity, self.overflow, conflates, reseeds);
+        let reads_cache = reseeds && conflates && self.may_read_cache(&filter, &consumer);
+        let mailbox = match reads_cache {
+            true => Mailbox::of_reader(self.capacity),
+            false => Mailbox::new(self.capacity, self.overflow, conflates, reseeds),
+        };
         let name = self.name.clone();
         let subscriber = Subscriber::new(&self.topic, name, filter, mailbox, consumer);
         Arc::new(subscriber)
+    }
+
+    /// Whether a subscription that wants the last value of each key can read it from the cache.
+    /// With a key or an attribute it is found by an index, a predicate runs where the event is
+    /// published, and without an executor so does the callback.
+    fn may_read_cache(&self, filter: &Filter<E>, consumer: &Consumer<E>) -> bool {
+        let is_inline = matches!(consumer, Consumer::Callback { executor: None, .. });
+        matches!(filter, Filter::All) && self.overflow != Overflow::Block && !is_inline
     }
 
     fn subscription(self, subscriber: Arc<Subscriber<E>>) -> Subscription<E> {
@@ -282,10 +300,19 @@ impl<E: Event> Subscription<E> {
         subscriber.map_or(0, |subscriber| subscriber.mailbox().lost())
     }
 
-    /// The number of events in the queue.
+    /// The number of events that wait: in the queue or, with [`replay`] and [`conflate`], of
+    /// changes that have not been read from the cache yet.
+    ///
+    /// [`replay`]: SubscriptionBuilder::replay
+    /// [`conflate`]: SubscriptionBuilder::conflate
     pub fn queued_len(&self) -> usize {
         let subscriber = self.subscriber.as_ref();
-        subscriber.map_or(0, |subscriber| subscriber.mailbox().len())
+        subscriber.map_or(0, |it| it.mailbox().len()) + self.unread_len()
+    }
+
+    pub(super) fn unread_len(&self) -> usize {
+        let subscriber = self.subscriber.as_ref();
+        subscriber.map_or(0, |subscriber| self.topic.unread_len(subscriber))
     }
 }
 

@@ -3,4 +3,4 @@
 pub(in crate::bus) mod shard_subscribers;
 mod attributed;
 
-pub(in crate::bus) use shard_subscribers::ShardSubscribers;
+pub(in crate::bus) use shard_subscribers::{ReadChanges, ShardSubscribers, SubscriberLag};

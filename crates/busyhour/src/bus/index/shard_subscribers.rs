@@ -8,10 +8,18 @@ use crate::bus::{
 use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
 
+mod readers;
+
+pub(in crate::bus) use readers::ReadChanges;
+
 /// The subscribers of one shard, indexed by key or by the value of an attribute
 /// if they asked for one.
 pub(in crate::bus) struct ShardSubscribers<E: Event> {
     everything: Vec<ShardSubscriber<E>>,
+    /// Those that read from the cache what has changed.
+    readers: Vec<ShardSubscriber<E>>,
+    /// How many of them are to be notified of the next change.
+    attentive_count: usize,
     keyed: HashTable<KeyListeners<E>>,
     /// In the order in which they were first used.
     attributes: Vec<Attributed<E>>,
@@ -57,12 +65,25 @@ impl<E: Event> KeyListeners<E> {
 pub(in crate::bus) struct ShardSubscriber<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     lag: Option<Lag>,
+    /// A reader that lags, and that no turn will bring up to date: its last one was lost.
+    is_stalled: bool,
+}
+
+/// What one shard knows of a subscriber.
+pub(in crate::bus) struct SubscriberLag<E: Event> {
+    pub(in crate::bus) subscriber: Arc<Subscriber<E>>,
+    /// It will be brought up to date from the cache.
+    pub(in crate::bus) is_lagging: bool,
+    /// Changes that a reader has not read yet.
+    pub(in crate::bus) unread: u64,
 }
 
 impl<E: Event> ShardSubscribers<E> {
     pub(in crate::bus) fn new() -> Self {
         Self {
             everything: Vec::new(),
+            readers: Vec::new(),
+            attentive_count: 0,
             keyed: HashTable::new(),
             attributes: Vec::new(),
             count: 0,
@@ -93,10 +114,16 @@ impl<E: Event> ShardSubscribers<E> {
             attribute.place_of(wanted.hash)
         } else if let Some((hash, key)) = subscriber.key() {
             self.place_of(hash, key)
+        } else if subscriber.mailbox().reads_cache() {
+            &mut self.readers
         } else {
             &mut self.everything
         };
-        place.push(ShardSubscriber { subscriber, lag });
+        place.push(ShardSubscriber {
+            subscriber,
+            lag,
+            is_stalled: false,
+        });
     }
 
     /// The keys with this hash that have subscribers.
@@ -141,6 +168,7 @@ impl<E: Event> ShardSubscribers<E> {
         let index = list.iter().position(|listener| listener.is(subscriber))?;
         let listener = list.remove(index);
         let is_last = list.is_empty();
+        self.attentive_count -= usize::from(listener.is_attentive());
         self.count -= 1;
         self.blocking_count -= usize::from(subscriber.mailbox().blocks());
         self.asking_count -= usize::from(subscriber.asks());
@@ -178,6 +206,9 @@ impl<E: Event> ShardSubscribers<E> {
             let attribute = attributes.find(|attribute| attribute.is_by(&wanted.probe))?;
             return attribute.listeners(wanted.hash);
         }
+        if subscriber.mailbox().reads_cache() {
+            return Some(&mut self.readers);
+        }
         let Some((hash, key)) = subscriber.key() else {
             return Some(&mut self.everything);
         };
@@ -190,7 +221,11 @@ impl<E: Event> ShardSubscribers<E> {
     pub(in crate::bus) fn follow(&mut self, subscriber: &Arc<Subscriber<E>>) -> Option<Lag> {
         let list = self.list_of(subscriber)?;
         let listener = list.iter_mut().find(|listener| listener.is(subscriber))?;
+        let was_attentive = listener.is_attentive();
         let lag = listener.lag.take();
+        listener.is_stalled = false;
+        let is_attentive = listener.is_attentive();
+        self.attentive_count += usize::from(is_attentive && !was_attentive);
         self.forget_lag(lag);
         lag
     }
@@ -325,7 +360,8 @@ impl<E: Event> ShardSubscribers<E> {
     fn all(&self) -> impl Iterator<Item = &ShardSubscriber<E>> {
         let keyed = self.keyed.iter().flat_map(|keyed| &keyed.listeners);
         let attributed = self.attributes.iter().flat_map(Attributed::iter);
-        self.everything.iter().chain(keyed).chain(attributed)
+        let unindexed = self.everything.iter().chain(&self.readers);
+        unindexed.chain(keyed).chain(attributed)
     }
 
     pub(in crate::bus) fn subscribers(&self) -> Vec<Arc<Subscriber<E>>> {
@@ -333,29 +369,31 @@ impl<E: Event> ShardSubscribers<E> {
         all.collect()
     }
 
-    pub(in crate::bus) fn subscribers_with_lag(&self) -> Vec<(Arc<Subscriber<E>>, bool)> {
-        let with_lag = |it: &ShardSubscriber<E>| (Arc::clone(&it.subscriber), it.lag.is_some());
+    /// Every subscriber with its lag, but that of a reader is what it has not read yet.
+    pub(in crate::bus) fn subscribers_with_lag(&self, version: u64) -> Vec<SubscriberLag<E>> {
+        let with_lag = |it: &ShardSubscriber<E>| {
+            let reads_cache = it.subscriber.mailbox().reads_cache();
+            let lag = it.lag.filter(|lag| !lag.is_new || !reads_cache);
+            SubscriberLag {
+                subscriber: Arc::clone(&it.subscriber),
+                is_lagging: lag.is_some() && !reads_cache,
+                unread: lag
+                    .filter(|_| reads_cache)
+                    .map_or(0, |lag| version - lag.since),
+            }
+        };
         self.all().map(with_lag).collect()
-    }
-
-    /// The subscriber with the longest queue, if any queue has items.
-    pub(in crate::bus) fn slowest(&self) -> Option<&Arc<Subscriber<E>>> {
-        let waiting = self
-            .all()
-            .map(|listener| (listener.subscriber.mailbox().len(), listener));
-        let (len, slowest) = waiting.max_by_key(|(len, _)| *len)?;
-        (len > 0).then_some(&slowest.subscriber)
     }
 
     /// Subscribers that wait to be brought up to date.
     pub(in crate::bus) fn laggard_count(&self) -> usize {
-        self.laggard_count
+        self.laggard_count - self.late_reader_count()
     }
 
     /// Whether some subscriber may want an event of a key without subscribers
     /// of its own.
     pub(in crate::bus) fn want_any_key(&self) -> bool {
-        !self.everything.is_empty() || !self.attributes.is_empty()
+        !self.everything.is_empty() || !self.readers.is_empty() || !self.attributes.is_empty()
     }
 
     /// Offers the change to every subscriber that wants it.
@@ -368,6 +406,9 @@ impl<E: Event> ShardSubscribers<E> {
         result: &mut PublishResult<E>,
         answers: &Answers<E>,
     ) {
+        if !self.readers.is_empty() {
+            self.offer_to_readers(place, result);
+        }
         for listener in &mut self.everything {
             let counts = &mut self.counts;
             let counters = DeliveryCounters { counts, result };

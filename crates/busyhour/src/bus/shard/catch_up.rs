@@ -10,7 +10,7 @@ impl<E: Event> Shard<E> {
     pub(in crate::bus) fn remove_subscriber(&self, subscriber: &Arc<Subscriber<E>>) {
         let mut state = self.state.lock();
         let removed = state.listeners.remove(subscriber);
-        let swept = self.purge(&mut state);
+        let swept = self.purge(&mut state, 0);
         drop(state);
         drop((removed, swept));
     }
@@ -80,8 +80,9 @@ impl<E: Event> Shard<E> {
             let lag = lag.or_else(|| whole.then_some(Lag::NEW))?;
             let since = if whole { 0 } else { lag.since };
             let changes = self.changes_for(&mut state, subscriber, place, since);
-            let origins = state.remote_origins_of(&changes);
-            let purged = self.purge(&mut state);
+            let versions = changes.iter().map(CachedChange::version);
+            let origins = state.remote_origins_of(versions);
+            let purged = self.purge(&mut state, lag.since);
             return Some(Missed {
                 lag,
                 changes,
@@ -108,15 +109,21 @@ impl<E: Event> Shard<E> {
         Vec::from_iter(change)
     }
 
-    /// Removes the tombstones kept for laggards, once there are no laggards.
-    fn purge(&self, state: &mut ShardState<E>) -> Purged<E> {
-        if state.listeners.newest_lag() > 0 {
+    /// Removes the tombstones of keys that were removed after `since`, if no laggard is left to
+    /// be told: somebody has just been told of what was removed since then.
+    pub(super) fn purge(&self, state: &mut ShardState<E>, since: u64) -> Purged<E> {
+        let has_tombstones = state
+            .writer
+            .as_ref()
+            .is_some_and(CacheWriter::has_tombstones);
+        if !has_tombstones {
             return (Swept::NOTHING, None);
         }
+        let lags = state.listeners.lags();
         let mut nodes = state.nodes.take();
         let mut swept = Swept::NOTHING;
         if let Some((table, writer)) = self.cache(state) {
-            table.purge(writer, |version| {
+            table.purge(writer, since, &lags, |version| {
                 if let Some(nodes) = &mut nodes {
                     nodes.origins.forget(version);
                 }
@@ -143,4 +150,4 @@ struct Missed<E: Event> {
 }
 
 /// What was kept for laggards and no longer is.
-type Purged<E> = (Swept<E>, Option<Box<Nodes<E>>>);
+pub(super) type Purged<E> = (Swept<E>, Option<Box<Nodes<E>>>);

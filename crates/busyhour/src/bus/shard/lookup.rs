@@ -25,7 +25,8 @@ impl<E: Event> Shard<E> {
             return Vec::new();
         };
         let changes = table.changes_since(writer, 0);
-        let origins = state.remote_origins_of(&changes);
+        let versions = changes.iter().map(CachedChange::version);
+        let origins = state.remote_origins_of(versions);
         drop(state);
         let changes = Changes::in_order(changes);
         let by_origin = changes.as_slice().iter().filter(|change| {
@@ -160,18 +161,11 @@ impl<E: Event> Shard<E> {
         self.state.lock().listeners.subscribers()
     }
 
-    /// The subscribers, and whether each lags here.
-    pub(in crate::bus) fn subscribers_with_lag(&self) -> Vec<(Arc<Subscriber<E>>, bool)> {
-        self.state.lock().listeners.subscribers_with_lag()
-    }
-
-    /// The name of the subscriber with the longest queue, and the length of
-    /// that queue.
-    pub(in crate::bus) fn slowest(&self) -> Option<(u64, String)> {
+    /// The subscribers, and how far each lags here.
+    pub(in crate::bus) fn subscribers_with_lag(&self) -> Vec<SubscriberLag<E>> {
         let state = self.state.lock();
-        let slowest = Arc::clone(state.listeners.slowest()?);
-        drop(state);
-        Some((slowest.mailbox().len() as u64, slowest.name().into()))
+        let version = state.writer.as_ref().map_or(0, CacheWriter::version);
+        state.listeners.subscribers_with_lag(version)
     }
 
     pub(in crate::bus) fn stats(&self) -> ShardStats {

@@ -6,11 +6,11 @@ use crate::{
     bus::{
         Event,
         cache::{
-            CacheTable, CacheWriter, CachedChange, EventCopy, Given, Incoming, Put, SharedEvent,
-            SlotPosition, Stale, Swept, pinned,
+            CacheTable, CacheWriter, CachedChange, EventCopy, Given, Incoming, NextSlots, Pin, Put,
+            SharedEvent, SlotPosition, Stale, Swept, Unread, UnreadChange, pinned,
         },
         delivery::{Answers, ChangeKind, Item, Items, Lag, Queued, ShardChange, Subscriber},
-        index::{ShardSubscribers, shard_subscribers},
+        index::{ReadChanges, ShardSubscribers, SubscriberLag, shard_subscribers},
         nodes::{Basis, Emptied, Folded, NodeId, Nodes, Parts, part},
         panics::{Held, Panics},
         publish_options::{PublishOptions, RemoveCondition},
@@ -22,6 +22,7 @@ use crate::{
 use std::{collections::BTreeMap, mem, sync::Arc, vec};
 
 mod catch_up;
+mod reading;
 mod folded;
 mod forwarding;
 mod lookup;

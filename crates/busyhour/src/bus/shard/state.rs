@@ -93,16 +93,15 @@ impl<E: Event> ShardState<E> {
     }
 
     /// The origins of those changes that other nodes made, by version.
-    pub(super) fn remote_origins_of(&self, changes: &[CachedChange<E>]) -> BTreeMap<u64, NodeId> {
+    pub(super) fn remote_origins_of(
+        &self,
+        versions: impl Iterator<Item = u64>,
+    ) -> BTreeMap<u64, NodeId> {
         if self.nodes.is_none() {
             return BTreeMap::new();
         }
         let spoken = |version| Some((version, self.origin_of_version(version)?));
-        changes
-            .iter()
-            .map(CachedChange::version)
-            .filter_map(spoken)
-            .collect()
+        versions.filter_map(spoken).collect()
     }
 
     /// What to remove of a key when a node removes its state.

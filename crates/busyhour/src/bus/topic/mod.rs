@@ -54,8 +54,8 @@ pub struct Topic<E: Event>(pub(super) Arc<TopicInner<E>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a loss is the publisher's to know"]
 pub struct Published {
-    /// Subscriptions that have the event in their queue or have handled it
-    /// already.
+    /// Subscriptions that have the event in their queue, have handled it
+    /// already, or will read the last one of its key from the cache.
     pub delivered: u64,
     /// Deliveries lost to a full queue: of this event, or of an older one that
     /// was dropped to make room for it.

@@ -15,6 +15,7 @@ use crate::sync::{
     load_sequential_pointer,
 };
 use std::{
+    marker::PhantomData,
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
@@ -147,6 +148,14 @@ impl<E> CacheSlot<E> {
         Some(SharedEvent::clone(&shared))
     }
 
+    /// The current event, for a reader that may want a reference of its own later.
+    #[inline(always)]
+    pub(super) fn pinned<'a>(&'a self, _pin: &'a Pin<'_>) -> Option<PinnedEvent<'a, E>> {
+        let node = NonNull::new(load_sequential_pointer(&self.event))?;
+        let pinned = PhantomData;
+        Some(PinnedEvent { node, pinned })
+    }
+
     #[inline(always)]
     pub(super) fn set_word(&self, word: SlotWord) {
         self.word.store(word.bits(), Ordering::Release);
@@ -222,6 +231,29 @@ impl<E> CacheSlot<E> {
         }
         let event = self.share()?;
         Some(CachedChange { word, event })
+    }
+}
+
+/// An event that was a slot's last one while the pin was held, which has not ended yet.
+pub(in crate::bus) struct PinnedEvent<'a, E> {
+    node: NonNull<Node<E>>,
+    pinned: PhantomData<&'a E>,
+}
+
+impl<'a, E> PinnedEvent<'a, E> {
+    #[inline(always)]
+    pub(in crate::bus) fn event(&self) -> &'a E {
+        // SAFETY: the writer gives up the slot's reference only after the pin has ended.
+        unsafe { self.node.as_ref() }.event()
+    }
+
+    /// A reference of its own, which may outlive the pin.
+    #[inline(always)]
+    pub(in crate::bus) fn share(&self) -> SharedEvent<E> {
+        // SAFETY: until the pin has ended there is the slot's reference, or that of what the
+        // slot held; it is left there. So the count is not zero before it is raised here.
+        let shared = ManuallyDrop::new(unsafe { SharedEvent::from_raw(self.node) });
+        SharedEvent::clone(&shared)
     }
 }
 

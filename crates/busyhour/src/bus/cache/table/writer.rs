@@ -10,6 +10,7 @@ impl<E: Event> CacheWriter<E> {
             removed_count: 0,
             vacated_count: 0,
             recent: RecentChanges::new(),
+            tombstones: Tombstones::new(),
             garbage: Garbage::new(),
         }
     }
@@ -31,6 +32,11 @@ impl<E: Event> CacheWriter<E> {
     #[inline(always)]
     pub(in crate::bus) fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Whether some removed key has kept its slot.
+    pub(in crate::bus) fn has_tombstones(&self) -> bool {
+        self.removed_count > 0
     }
 
     /// Replaced events that may still have readers.
