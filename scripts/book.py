@@ -337,8 +337,12 @@ def links(page, text):
         other = (page.parent / path).resolve() if path else page
         if not other.exists():
             yield f"the link {target} leads nowhere"
-        elif heading and heading not in {slug(line) for line in re.findall(r"^#+ (.*)$", other.read_text(), re.M)}:
+        elif heading and heading not in headings(other.read_text()):
             yield f"the link {target} leads to no heading"
+
+
+def headings(text):
+    return {slug(line) for line in re.findall(r"^#+ (.*)$", text, re.M)} | set(re.findall(r'<a id="([^"]+)">', text))
 
 
 def slug(heading):

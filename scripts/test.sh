@@ -92,6 +92,7 @@ step histories python3 scripts/cluster-history.py --self-test
 step examples cargo test --workspace --doc
 step monitoring scripts/monitoring.sh
 step book scripts/book.py check target/debug/busyhour
+step "commands of the book" scripts/book-commands.py target/debug/busyhour
 step interface scripts/api.sh target/debug/busyhour 2
 step dashboard scripts/dashboard.py --short
 step valgrind scripts/valgrind-buffers.sh
