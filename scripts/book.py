@@ -3,6 +3,7 @@
 
 usage: scripts/book.py prepare PROGRAM FOLDER    copies docs/book there, with the pages that are made of PROGRAM and the sources
        scripts/book.py check PROGRAM             links, configurations, commands; every line of the log has a name
+       scripts/book.py readme FOLDER             writes README.md there, where the prepared pages are in FOLDER/book, and follows all links
        scripts/book.py events                    prints the table of events
 
 PROGRAM is a built `busyhour`. What is checked: a link leads to a page and a heading that exist; `check-config` takes each
@@ -46,6 +47,8 @@ def main():
             if mistakes:
                 sys.exit(1)
             print("book: links, configurations and commands are right")
+        case ["readme", folder]:
+            readme(Path(folder))
         case ["events"]:
             print(events_table())
         case _:
@@ -63,16 +66,38 @@ def prepare(program, folder):
         made = re.sub(r"\]\((?:\.\./)+((?:asterisk|capacity|durability|lamps|limits|busyhour)\.md)", r"](beside/\1", made) if page.parent == folder / "src" \
             else re.sub(r"\]\((?:\.\./)+((?:asterisk|capacity|durability|lamps|limits|busyhour)\.md)", r"](../beside/\1", made)
         made = made.replace("](../../pictures/", "](pictures/")
+        # Sources are not beside the book.
+        made = re.sub(r"\[([^\]]*)\]\((?:\.\./){4,}[^)]*\)", r"\1", made)
         page.write_text(made)
     shutil.copytree(ROOT / "docs/pictures", folder / "src/pictures")
     beside = folder / "src/beside"
     beside.mkdir()
     for name in ["asterisk.md", "capacity.md", "durability.md", "lamps.md", "limits.md", "busyhour.md"]:
-        shutil.copy(ROOT / "docs" / name, beside / name)
+        (beside / name).write_text((ROOT / "docs" / name).read_text().replace("](book/src/", "](../"))
     with open(folder / "src/SUMMARY.md", "a") as summary:
         summary.write("- [The long reference](beside/busyhour.md)\n- [Limits](beside/limits.md)\n- [Lamps that never stick](beside/lamps.md)\n"
                       "- [What a cluster keeps](beside/durability.md)\n- [How large a cluster has to be](beside/capacity.md)\n"
                       "- [For who knows Asterisk](beside/asterisk.md)\n")
+
+
+def readme(folder):
+    """README with links that work beside the book; what is not there keeps its name."""
+    def moved(found):
+        text, target = found[1], found[2]
+        if target.startswith(("http", "#")):
+            return found[0]
+        path, mark, heading = target.partition("#")
+        places = [re.sub("^docs/book/src/", "book/", path), re.sub("^docs/pictures/", "book/pictures/", path),
+                  re.sub("^docs/", "book/beside/", path)]
+        there = next((place for place in places if place != path and (folder / place).exists()), None)
+        return f"[{text}]({there}{mark}{heading})" if there else text
+
+    text = (ROOT / "README.md").read_text()
+    (folder / "README.md").write_text(re.sub(r"\[([^\]]*)\]\(([^)]+)\)", moved, text))
+    pages = [*folder.rglob("*.md")]
+    mistakes = [f"{page.relative_to(folder)}: {mistake}" for page in pages for mistake in links(page, page.read_text())]
+    if mistakes:
+        sys.exit("\n".join(mistakes))
 
 
 def generated(program, what):

@@ -21,6 +21,7 @@ put 644 packaging/busyhour.tmpfiles.conf /usr/lib/tmpfiles.d/busyhour.conf
 put 644 packaging/busyhour.sysctl.conf /usr/lib/sysctl.d/50-busyhour.conf
 put 640 packaging/busyhour.toml /etc/busyhour/busyhour.toml
 put 644 packaging/fail2ban/busyhour.conf /etc/fail2ban/filter.d/busyhour.conf
+put 644 packaging/fail2ban/jail.conf /etc/fail2ban/jail.d/busyhour.conf
 put 644 packaging/monitoring/alerts.yml /usr/share/busyhour/alerts.yml
 put 644 packaging/monitoring/grafana-dashboard.json /usr/share/busyhour/grafana-dashboard.json
 if [ -n "${TELEPHONE:-}" ]; then
@@ -28,15 +29,22 @@ if [ -n "${TELEPHONE:-}" ]; then
     put 644 "$TELEPHONE/$file" "/usr/share/busyhour/telephone/$file"
   done
 fi
-for document in README.md docs/busyhour.md docs/lamps.md docs/limits.md docs/asterisk.md; do
-  put 644 "$document" "/usr/share/doc/busyhour/$(basename "$document")"
-done
+put 644 packaging/python/busyhour_client.py /usr/share/busyhour/python/busyhour_client.py
+# The book, with the long reference beside it, and what README leads to that is there; the rest of its links lead to
+# sources, and become names.
+documents=$root/usr/share/doc/busyhour
+book=$(mktemp -d)
+trap 'rm -rf "$book"' EXIT
+scripts/book.py prepare "$program" "$book/book"
+mkdir -p "$documents"
+cp -R "$book/book/src" "$documents/book"
+scripts/book.py readme "$documents"
 for telephone in alice bob; do
   for file in config accounts contacts; do
     put 644 "packaging/examples/baresip/$telephone/$file" "/usr/share/doc/busyhour/examples/baresip/$telephone/$file"
   done
 done
-find "$root/usr/share/doc/busyhour" -name '*.md' -size +4k -exec gzip --best --no-name {} +
+find "$documents" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
 
 "$program" reference man "$root/usr/share/man/man1"
 find "$root/usr/share/man" -type f -exec gzip --best --no-name {} +
