@@ -38,5 +38,7 @@ cp LICENSE-* "$work/$name/"
 tar --create --gzip --file "$folder/$name.tar.gz" --owner=0 --group=0 --sort=name \
   --mtime="@$(git log -1 --format=%ct)" --directory "$work" "$name"
 scripts/sbom.py "$folder/busyhour-$version.cdx.json"
-(cd "$folder" && sha256sum -- * >SHA256SUMS)
+(cd "$folder" && sha256sum -- * >"$work/SHA256SUMS")
+mv "$work/SHA256SUMS" "$folder/"
+scripts/dist-check.py "$folder"
 ls -l "$folder"

@@ -93,6 +93,7 @@ step examples cargo test --workspace --doc
 step monitoring scripts/monitoring.sh
 step book scripts/book.py check target/debug/busyhour
 step "commands of the book" scripts/book-commands.py target/debug/busyhour
+step "list of parts" scripts/dist-check.py
 step interface scripts/api.sh target/debug/busyhour 2
 step dashboard scripts/dashboard.py --short
 step valgrind scripts/valgrind-buffers.sh
