@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """How soon a panel with one list of 5,000 lamps is told that one of them has changed.
 
-usage: [BUSYHOUR=target/release/busyhour] scripts/lamps.py [LAMPS] [CHANGES]
+usage: [BUSYHOUR=target/release/busyhour] scripts/lamps.py [LAMPS] [CHANGES] [udp|tcp]
 
 Starts a server of its own, subscribes to the list (RFC 4662) and answers its NOTIFYs, publishes the state of one lamp
 after the other (RFC 3903), and prints the time from each PUBLISH to the NOTIFY with that lamp alone, and the NOTIFY's
-length. Fails if a lamp is wrong at the end, or if a NOTIFY has more than one lamp.
+length; over TCP also in how many segments it came, of at most 1,448 bytes as on an Ethernet. Fails if a lamp is wrong at the
+end, or if a NOTIFY has more than one lamp.
 """
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,9 +20,13 @@ import time
 LAMPS = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
 # Each lamp changes once at most.
 CHANGES = min(int(sys.argv[2]) if len(sys.argv) > 2 else 200, LAMPS)
+OVER = sys.argv[3] if len(sys.argv) > 3 else "udp"
 BUSYHOUR = os.environ.get("BUSYHOUR", "target/release/busyhour")
 DATAGRAM_BYTES_MAX = 65536
 PATIENCE_SECONDS = 60
+SEGMENT_BYTES = 1460
+# Of struct tcp_info: tcpi_data_segs_in.
+DATA_SEGMENTS_AT = 152
 
 
 def configuration():
@@ -28,7 +34,7 @@ def configuration():
     return f"""
 [sip]
 listen = "127.0.0.1:0"
-tcp = "off"
+tcp = "127.0.0.1:0"
 auth = "open"
 domains = ["127.0.0.1"]
 [iax2]
@@ -50,26 +56,52 @@ class Telephone:
     """A panel, and whoever publishes what its lamps show."""
 
     def __init__(self, server):
-        self.server = server
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        kind = socket.SOCK_STREAM if OVER == "tcp" else socket.SOCK_DGRAM
+        self.socket = socket.socket(socket.AF_INET, kind)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self.socket.bind(("127.0.0.1", 0))
+        if OVER == "tcp":
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.connect(server)
         self.socket.settimeout(PATIENCE_SECONDS)
         self.address = "%s:%d" % self.socket.getsockname()
         self.cseq = 0
         self.lamps = {}
+        self.unread = b""
 
     def send(self, text):
-        self.socket.sendto(text.encode(), self.server)
+        self.socket.sendall(text.encode())
+
+    def receive(self):
+        """The next message."""
+        if OVER == "udp":
+            return self.socket.recv(DATAGRAM_BYTES_MAX).decode()
+        while True:
+            head, end, rest = self.unread.partition(b"\r\n\r\n")
+            length = re.search(rb"Content-Length: (\d+)", head) if end else None
+            if length and len(rest) >= int(length.group(1)):
+                body, self.unread = rest[: int(length.group(1))], rest[int(length.group(1)) :]
+                return (head + end + body).decode()
+            heard = self.socket.recv(1 << 20)
+            if not heard:
+                sys.exit("lamps: the server has ended the connection")
+            self.unread += heard
+
+    def segments(self):
+        """Those with data that have come."""
+        if OVER == "udp":
+            return 0
+        info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        return struct.unpack_from("I", info, DATA_SEGMENTS_AT)[0]
 
     def request(self, method, user, headers, body=""):
         self.cseq += 1
         self.send(
             f"{method} sip:{user}@127.0.0.1 SIP/2.0\r\n"
-            f"Via: SIP/2.0/UDP {self.address};branch=z9hG4bK{method}{self.cseq};rport\r\n"
+            f"Via: SIP/2.0/{OVER.upper()} {self.address};branch=z9hG4bK{method}{self.cseq};rport\r\n"
             f"Max-Forwards: 70\r\nFrom: <sip:panel@127.0.0.1>;tag=panel\r\n"
             f"To: <sip:{user}@127.0.0.1>\r\nCall-ID: {method}{self.cseq}@{self.address}\r\n"
-            f"CSeq: {self.cseq} {method}\r\nContact: <sip:panel@{self.address}>\r\n{headers}"
+            f"CSeq: {self.cseq} {method}\r\nContact: <sip:panel@{self.address};transport={OVER}>\r\n{headers}"
             f"Content-Length: {len(body)}\r\n\r\n{body}"
         )
 
@@ -86,7 +118,7 @@ class Telephone:
     def hear(self):
         """The next NOTIFY, which is answered: its length, and the lamps in it."""
         while True:
-            message = self.socket.recv(DATAGRAM_BYTES_MAX).decode()
+            message = self.receive()
             if not message.startswith("NOTIFY "):
                 continue
             kept = [line for line in message.split("\r\n") if line.split(":")[0] in ("Via", "From", "To", "Call-ID", "CSeq")]
@@ -112,20 +144,24 @@ def measure(server):
         panel.hear()
         notifies += 1
     print(f"full state of {LAMPS} lamps: {notifies} NOTIFYs, {time.monotonic() - begun:.2f} s")
-    expected, told_ms, lengths = {}, [], []
+    publisher = Telephone(server)
+    expected, told_ms, lengths, segments = {}, [], [], []
     for change in range(CHANGES):
         number, state = change * 7919 % LAMPS, ("early", "confirmed")[change % 2]
-        begun = time.monotonic()
-        panel.publish(number, state)
+        begun, before = time.monotonic(), panel.segments()
+        publisher.publish(number, state)
         length, lamps = panel.hear()
         told_ms.append((time.monotonic() - begun) * 1000)
         lengths.append(length)
+        segments.append(panel.segments() - before)
+        publisher.receive()
         expected[number] = state
         if lamps != [number]:
             sys.exit(f"lamps: lamp {number} has changed, and {lamps} were told")
     wrong = [number for number, state in expected.items() if panel.lamps[number] != state]
     print(f"{CHANGES} changes, PUBLISH to NOTIFY: p50 {quantile(told_ms, 0.5):.2f} ms, p99 {quantile(told_ms, 0.99):.2f} ms")
-    print(f"each in one datagram of at most {max(lengths)} bytes; lamps wrong at the end: {len(wrong)}")
+    came_in = "one datagram" if OVER == "udp" else f"at most {max(segments)} segments"
+    print(f"each in {came_in}, of at most {max(lengths)} bytes; lamps wrong at the end: {len(wrong)}")
     return 1 if wrong else 0
 
 
@@ -137,7 +173,7 @@ def main():
         process = subprocess.Popen([BUSYHOUR, "serve", "--config", path], stdout=subprocess.PIPE, text=True)
         try:
             for line in process.stdout:
-                ready = re.search(r"^ready .*sip-udp=([\d.]+):(\d+)", line)
+                ready = re.search(r"^ready .*sip-" + OVER + r"=([\d.]+):(\d+)", line)
                 if ready:
                     return measure((ready.group(1), int(ready.group(2))))
             sys.exit("lamps: the server does not start")
