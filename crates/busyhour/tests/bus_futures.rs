@@ -310,8 +310,72 @@ fn a_stream_is_told_what_it_has_lost_before_the_end() {
 fn rest<E: Event>(stream: &mut EventStream<E>) -> Vec<Message<E>> {
     let mut context = Context::from_waker(Waker::noop());
     let mut messages = Vec::new();
-    while let Poll::Ready(Some(message)) = Pin::new(&mut *stream).poll_next(&mut context) {
-        messages.push(message);
+    loop {
+        match Pin::new(&mut *stream).poll_next(&mut context) {
+            Poll::Ready(Some(message)) => messages.push(message),
+            Poll::Ready(None) => return messages,
+            Poll::Pending => panic!("it has not ended"),
+        }
     }
-    messages
+}
+
+/// A task that reads much in one turn gets no old value for it.
+#[test]
+fn the_latest_value_is_the_newest_however_long_a_turn_is() {
+    let runtime = Runtime::simulated(1);
+    let topic = runtime.topic::<Tick>("ticks").cached().build();
+    let mut watch = topic.watch(7);
+    let reading = runtime.pool().spawn(async move {
+        (0..1_000).all(|number| {
+            _ = topic.publish(Tick(7, number));
+            watch.latest() == Some(&Tick(7, number))
+        })
+    });
+    assert_eq!(reading.wait(), Ok(true));
+}
+
+/// Looking at the value does not take the place of the task that waits.
+#[test]
+fn a_look_at_the_value_keeps_the_waker() {
+    let topic = Topic::builder("ticks").cached().build();
+    let mut watch = topic.watch(7);
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let waits = watch.poll_changed(&mut Context::from_waker(&waker));
+    assert!(waits.is_pending());
+    assert_eq!(watch.latest(), None);
+    _ = topic.publish(Tick(7, 1));
+    assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
+}
+
+/// Whoever comes too late is told so, instead of waiting for ever.
+#[test]
+fn a_stream_of_a_closed_topic_ends_whenever_it_is_made() {
+    let topic = Topic::builder("ticks").cached().build();
+    _ = topic.publish(Tick(7, 1));
+    let mut before = topic.subscribe().stream();
+    topic.close();
+    assert!(rest(&mut before).is_empty());
+    let mut after = topic.subscribe().replay().stream();
+    let replayed = rest(&mut after);
+    assert!(matches!(
+        replayed[..],
+        [Message::Event(Tick(7, 1), _), Message::Replayed]
+    ));
+    let mut watch = topic.watch(7);
+    assert_eq!(watch.latest(), Some(&Tick(7, 1)));
+    let changed = Polled::new(watch.changed()).poll();
+    assert_eq!(changed, Poll::Ready(Err(WatchClosed)));
+    assert_eq!(topic.publish(Tick(7, 2)).delivered, 0);
+}
+
+#[test]
+fn a_topic_made_after_the_shutdown_ends_its_streams() {
+    let runtime = Runtime::simulated(1);
+    let early = runtime.topic::<Tick>("early").build();
+    assert!(runtime.shutdown(Duration::from_secs(1)).is_clean());
+    let late = runtime.topic::<Tick>("late").build();
+    for topic in [early, late] {
+        assert!(rest(&mut topic.subscribe().stream()).is_empty());
+    }
 }

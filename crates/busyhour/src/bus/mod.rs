@@ -126,6 +126,26 @@ pub trait Event: Clone + Send + Sync + 'static {
 }
 
 /// What a subscription receives.
+///
+/// ```
+/// use busyhour::bus::{Delivery, Event, Topic};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let ticks = Topic::<Tick>::builder("ticks").cached().build();
+/// let _subscription = ticks.subscribe().replay().start(|delivery| match delivery {
+///     Delivery::Event(tick, _origin) => println!("{} is new", tick.0),
+///     Delivery::Removed(key, _origin) => println!("{key} is gone"),
+///     Delivery::Replayed => println!("that was all there is"),
+///     Delivery::Lost(count) => println!("{count} did not come"),
+/// });
+/// _ = ticks.publish(Tick(1));
+/// ```
 #[derive(Debug)]
 pub enum Delivery<'a, E: Event> {
     /// An event, replayed from the cache or published, and its origin: the node

@@ -16,7 +16,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -48,6 +48,8 @@ pub(super) struct TopicInner<E: Event> {
     folding: Option<Folding<E>>,
     expiry: Option<Expiry>,
     announcements: Option<Arc<TopicInner<SubscriptionEvent>>>,
+    /// Streams that are made from now on end at once.
+    ends_streams: AtomicBool,
 }
 
 /// The parts of which a topic is built.
@@ -83,6 +85,7 @@ impl<E: Event> TopicInner<E> {
             folding: parts.folding,
             expiry: parts.expiry,
             announcements: parts.announcements,
+            ends_streams: AtomicBool::new(false),
         }
     }
 
@@ -510,8 +513,11 @@ impl<E: Event> TopicInner<E> {
         (hash, self.shards[shard].shared_key(hash, key))
     }
 
-    /// Ends every stream.
+    /// Ends every stream, also those that are made later.
     pub(super) fn end_streams(&self) {
+        // A stream that is being made is in its shard before it looks at this, and
+        // the shard's lock is taken below: one of the two sees the other.
+        self.ends_streams.store(true, Ordering::Release);
         for shard in &self.shards {
             for subscriber in shard.subscribers() {
                 if subscriber.is_stream() {
@@ -573,6 +579,9 @@ impl<E: Event> TopicInner<E> {
         }
         if replays {
             self.order_replay(subscriber);
+        }
+        if subscriber.is_stream() && self.ends_streams.load(Ordering::Acquire) {
+            let _all_can_still_be_taken = subscriber.end();
         }
     }
 

@@ -4,6 +4,17 @@ use std::cmp::Ordering;
 ///
 /// [`Min`] and [`Max`] follow [`Ord`]; a closure `Fn(&T, &T) -> Ordering` is an
 /// order too. What compares [`Ordering::Less`] is nearer to the top.
+///
+/// ```
+/// use busyhour::heap::Heap;
+///
+/// let (mut least, mut greatest) = (Heap::min(), Heap::max());
+/// let mut nearest = Heap::ordered_by(|a: &i32, b: &i32| (a - 5).abs().cmp(&(b - 5).abs()));
+/// for number in [3, 9, 6] {
+///     _ = (least.push(number), greatest.push(number), nearest.push(number));
+/// }
+/// assert_eq!((least.pop(), greatest.pop(), nearest.pop()), (Some(3), Some(9), Some(6)));
+/// ```
 pub trait Order<T> {
     /// Compares two entries.
     fn compare(&self, a: &T, b: &T) -> Ordering;

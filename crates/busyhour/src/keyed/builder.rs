@@ -1,13 +1,41 @@
-use std::{fmt, hash::Hash, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    hash::Hash,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use super::{
     Keyed,
     rules::{Init, OnEvict, Rules},
     table::Table,
 };
-use crate::{serializer::SerializerTemplate, timer::Timers};
+use crate::{pool::Describes, serializer::SerializerTemplate, stats::KeyTableStats, timer::Timers};
 
 /// Options of [`Keyed`], from [`Keyed::builder`].
+///
+/// ```
+/// use std::{collections::HashMap, sync::{Arc, Mutex}, time::Duration};
+/// use busyhour::{keyed::Keyed, runtime::Runtime};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = Runtime::simulated(7);
+/// let saved = Arc::new(Mutex::new(HashMap::<u32, u64>::new())); // stands for a database
+/// let (loading, saving) = (Arc::clone(&saved), Arc::clone(&saved));
+/// let template = runtime.serializer("account").capacity(100).template()?;
+/// let accounts = Keyed::<u32>::builder(&template, runtime.timers())
+///     .idle_after(Duration::from_secs(60))
+///     .max_keys(1_000)
+///     .with_state(move |account| loading.lock().unwrap().get(account).copied().unwrap_or(0))
+///     .on_evict(move |account, balance| _ = saving.lock().unwrap().insert(*account, balance))
+///     .build();
+/// accounts.push(&7, |balance| *balance += 10)?;
+/// runtime.simulation().unwrap().run_for(Duration::from_secs(180));
+/// assert_eq!((accounts.len(), saved.lock().unwrap()[&7]), (0, 10));
+/// assert_eq!(accounts.push_wait(&7, |balance| *balance)?, 10);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct KeyedBuilder<K, S = ()> {
     template: SerializerTemplate,
@@ -81,7 +109,8 @@ impl<K, S> KeyedBuilder<K, S> {
         K: Hash + Eq + Send + Sync + 'static,
         S: Send + 'static,
     {
-        let table = Arc::new_cyclic(|table| {
+        let pool = self.template.pool().shared().clone();
+        let table = Arc::new_cyclic(|table: &Weak<Table<K, S>>| {
             let rules = Rules::new(
                 (self.init, self.on_evict),
                 (self.idle_after, self.max_keys),
@@ -90,6 +119,8 @@ impl<K, S> KeyedBuilder<K, S> {
             );
             Table::new(self.template, rules)
         });
+        let described: Arc<dyn Describes<KeyTableStats>> = table.clone();
+        pool.key_tables.add(&Arc::downgrade(&described));
         Keyed { table }
     }
 }

@@ -5,7 +5,7 @@ use std::{
 
 use super::rules::Rules;
 use crate::{
-    serializer::{LentState, Serializer, StatePlace},
+    serializer::{ExclusiveFuture, LentState, Serializer, StatePlace},
     sync::{
         Mutex, MutexGuard, lock,
         runtime::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -64,12 +64,16 @@ impl<K, S> KeyEntry<K, S> {
             self.uses.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
+        self.note_use();
+        Some(InUse(Arc::clone(self)))
+    }
+
+    fn note_use(&self) {
         for flag in [&self.is_fresh, &self.is_recent] {
             if !flag.load(Ordering::Relaxed) {
                 flag.store(true, Ordering::Relaxed);
             }
         }
-        Some(InUse(Arc::clone(self)))
     }
 
     fn is_in_use(&self) -> bool {
@@ -116,7 +120,7 @@ where
             .label("idle key")
             .after(idle_after);
         // A service that is closed or full finds no idle keys; it counts that.
-        if let Ok(handle) = timer.on(&self.serializer).run(look) {
+        if let Ok(handle) = timer.on(&self.serializer).unbounded().run(look) {
             *lock(&self.timer) = Some(handle);
         }
     }
@@ -239,6 +243,10 @@ impl<K, S> InUse<K, S> {
         &self.0.serializer
     }
 
+    pub(super) fn key(&self) -> &K {
+        &self.0.key
+    }
+
     /// Runs a task of the serializer on the state.
     pub(super) fn run<R>(self, f: impl FnOnce(&mut S) -> R) -> R {
         let entry = &*self.0;
@@ -253,6 +261,24 @@ impl<K, S> InUse<K, S> {
     pub(super) fn lend(self) -> LentState<Self> {
         let entry = Arc::clone(&self.0);
         LentState::take(self, || (entry.rules.init)(&entry.key))
+    }
+
+    /// A future for an exclusive section of the serializer, with the state.
+    pub(super) async fn exclusive<R, F>(self, f: F) -> R
+    where
+        F: for<'a> FnOnce(&'a mut S) -> ExclusiveFuture<'a, R>,
+    {
+        let mut state = self.lend();
+        f(state.get_mut()).await
+    }
+}
+
+/// One use more. There is one, so the key is not gone.
+impl<K, S> Clone for InUse<K, S> {
+    fn clone(&self) -> Self {
+        self.0.uses.fetch_add(1, Ordering::Relaxed);
+        self.0.note_use();
+        Self(Arc::clone(&self.0))
     }
 }
 

@@ -29,6 +29,8 @@
 
 mod builder;
 mod entry;
+mod key_handle;
+mod key_permit;
 mod rules;
 mod shard;
 mod table;
@@ -39,12 +41,15 @@ mod schedules;
 use std::{borrow::Borrow, error::Error, fmt, future::Future, hash::Hash, sync::Arc};
 
 pub use builder::KeyedBuilder;
+pub use key_handle::KeyHandle;
+pub use key_permit::KeyPermit;
 
 use self::{entry::KeyEntry, table::Table};
 use crate::{
     pool::{JoinHandle, PushError, WaitError},
     serializer::{ExclusiveFuture, SerializerTemplate},
     stats::KeyedStats,
+    task::Rejected,
     timer::Timers,
 };
 
@@ -54,12 +59,42 @@ use crate::{
 /// With the last handle the keys are dropped, and their states with them; what
 /// was pushed before still runs. [`on_evict`](KeyedBuilder::on_evict) is not
 /// called then: call [`evict_all`](Self::evict_all) before.
+///
+/// ```
+/// use busyhour::{keyed::Keyed, runtime::Runtime};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = Runtime::builder().workers(2).build()?;
+/// let template = runtime.serializer("room").template()?;
+/// let rooms = Keyed::<String>::builder(&template, runtime.timers())
+///     .with_state(|_room| Vec::new())
+///     .build();
+/// for (room, line) in [("hall", "hello"), ("bar", "cheers"), ("hall", "bye")] {
+///     rooms.push(room, move |lines| lines.push(line))?; // in order in each room
+/// }
+/// assert_eq!(rooms.push_wait("hall", |lines| lines.join(", "))?, "hello, bye");
+/// assert_eq!((rooms.len(), rooms.contains("attic")), (2, false));
+/// assert_eq!(rooms.evict_all(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[doc(alias("actor registry", "sharding", "keyed executor", "striped"))]
 pub struct Keyed<K, S = ()> {
     table: Arc<Table<K, S>>,
 }
 
 /// Why a push by key was refused. The task did not run and will not.
+///
+/// ```
+/// use busyhour::{keyed::{Keyed, KeyedError}, pool::PushError, runtime::Runtime};
+///
+/// let runtime = Runtime::simulated(7);
+/// let template = runtime.serializer("room").capacity(1).template().unwrap();
+/// let rooms = Keyed::<u32>::builder(&template, runtime.timers()).max_keys(1).build();
+/// rooms.push(&1, |()| ()).unwrap();
+/// assert_eq!(rooms.push(&1, |()| ()), Err(KeyedError::Serializer(PushError::Full)));
+/// assert!(matches!(rooms.push(&2, |()| ()), Err(KeyedError::TooManyKeys(_))));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyedError<E: Error + 'static> {
@@ -147,6 +182,166 @@ where
         pushed.map_err(KeyedError::Serializer)
     }
 
+    /// Like [`push`](Self::push), but never waits, and returns a refused task.
+    ///
+    /// # Errors
+    ///
+    /// See [`KeyedError`]; [`Rejected`] holds the task and the reason.
+    ///
+    /// ```
+    /// use busyhour::{keyed::{Keyed, KeyedError}, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::simulated(7);
+    /// let template = runtime.serializer("customer").capacity(1).template().unwrap();
+    /// let customers = Keyed::<String>::builder(&template, runtime.timers()).build();
+    /// customers.try_push("alice", |()| println!("first")).unwrap();
+    /// let Err(KeyedError::Serializer(refused)) = customers.try_push("alice", |()| ()) else {
+    ///     panic!("there is no room");
+    /// };
+    /// println!("{}", refused.reason); // refused.task may be pushed again
+    /// ```
+    pub fn try_push<Q>(
+        &self,
+        key: &Q,
+        f: impl FnOnce(&mut S) + Send + 'static,
+    ) -> Result<(), KeyedError<Rejected>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let in_use = self.table.enter(key).map_err(KeyedError::TooManyKeys)?;
+        let serializer = in_use.serializer().clone();
+        let pushed = serializer.try_push(move || in_use.run(f));
+        pushed.map_err(KeyedError::Serializer)
+    }
+
+    /// Queues `f` and returns a handle of its result, to be awaited or waited
+    /// for; see [`Serializer::run`](crate::serializer::Serializer::run).
+    ///
+    /// # Errors
+    ///
+    /// See [`KeyedError`]; `f` is then dropped.
+    ///
+    /// ```
+    /// use busyhour::{keyed::Keyed, runtime::Runtime};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workers(2).build()?;
+    /// let template = runtime.serializer("customer").template()?;
+    /// let customers = Keyed::<String>::builder(&template, runtime.timers())
+    ///     .with_state(|_customer| 0_u32)
+    ///     .build();
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let orders = customers.run("alice", |orders| { *orders += 1; *orders })?;
+    /// assert_eq!(orders.await?, 1);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    #[doc(alias("ask", "call", "request"))]
+    pub fn run<Q, R, F>(&self, key: &Q, f: F) -> Result<JoinHandle<R>, KeyedError<PushError>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        F: FnOnce(&mut S) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let in_use = self.table.enter(key).map_err(KeyedError::TooManyKeys)?;
+        let serializer = in_use.serializer().clone();
+        let running = serializer.run(move || in_use.run(f));
+        running.map_err(KeyedError::Serializer)
+    }
+
+    /// Waits, without blocking the thread, until the key's queue has room, and
+    /// keeps a place there for one task; see
+    /// [`Serializer::reserve`](crate::serializer::Serializer::reserve). The key
+    /// is made at once, if it is new, and stays meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// See [`KeyedError`].
+    ///
+    /// ```
+    /// use busyhour::{keyed::Keyed, runtime::Runtime};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workers(1).build()?;
+    /// let template = runtime.serializer("customer").capacity(1).template()?;
+    /// let customers = Keyed::<String>::builder(&template, runtime.timers()).build();
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let place = customers.reserve("alice").await?;
+    /// assert!(customers.push("alice", |()| ()).is_err(), "the place is kept");
+    /// let order = "read from the network only now".to_owned();
+    /// place.push(move |()| println!("{order}"))?;
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    #[doc(alias("permit", "poll_ready", "back pressure"))]
+    pub fn reserve<Q>(
+        &self,
+        key: &Q,
+    ) -> impl Future<Output = Result<KeyPermit<K, S>, KeyedError<PushError>>> + use<K, S, Q>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let entered = self.table.enter(key).map_err(KeyedError::TooManyKeys);
+        async move {
+            let in_use = entered?;
+            let reserved = in_use.serializer().reserve().await;
+            let permit = reserved.map_err(KeyedError::Serializer)?;
+            Ok(KeyPermit::new(permit, in_use))
+        }
+    }
+
+    /// A handle of the key, which is made if it is new and is not idle as long
+    /// as the handle lives. It is an executor: timers and subscriptions on it
+    /// run in the key's order.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyKeys`].
+    ///
+    /// ```
+    /// use busyhour::{bus::{Delivery, Event, Topic}, keyed::Keyed, runtime::Runtime};
+    ///
+    /// #[derive(Clone)]
+    /// struct Price { article: u32, cents: u64 }
+    /// impl Event for Price {
+    ///     type Key = u32;
+    ///     fn key(&self) -> &u32 { &self.article }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::simulated(7);
+    /// let prices = Topic::<Price>::builder("prices").cached().build();
+    /// let template = runtime.serializer("customer").template()?;
+    /// let customers = Keyed::<String>::builder(&template, runtime.timers())
+    ///     .with_state(|_customer| 0_u64)
+    ///     .build();
+    /// let alice = customers.key("alice")?;
+    /// let noting = alice.clone();
+    /// let _subscription = prices.subscribe().key(1).on(&alice).start(move |delivery| {
+    ///     if let Delivery::Event(Price { cents, .. }, _) = delivery {
+    ///         let cents = *cents;
+    ///         _ = noting.push(move |last_seen| *last_seen = cents);
+    ///     }
+    /// });
+    /// _ = prices.publish(Price { article: 1, cents: 990 });
+    /// runtime.simulation().unwrap().run_until_idle();
+    /// assert_eq!(customers.push_wait("alice", |last_seen| *last_seen)?, 990);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key<Q>(&self, key: &Q) -> Result<KeyHandle<K, S>, TooManyKeys>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.table.enter(key).map(KeyHandle::new)
+    }
+
     /// Waits, without blocking the thread, until the key's queue has room, then
     /// queues `f`; see
     /// [`Serializer::push_async`](crate::serializer::Serializer::push_async).
@@ -216,7 +411,8 @@ where
         result.map_err(KeyedError::Serializer)
     }
 
-    /// Runs a future whose polls are tasks of this key; see
+    /// Runs a future whose polls are tasks of this key, which are queued beyond
+    /// the capacity; see
     /// [`Serializer::spawn`](crate::serializer::Serializer::spawn). The key
     /// stays until the future ends. Other tasks of the key run between two
     /// polls, so the future does not get the state; that of
@@ -238,6 +434,47 @@ where
             let _in_use = in_use;
             future.await
         }))
+    }
+
+    /// Like [`spawn`](Self::spawn), but the first poll needs room in the key's
+    /// queue; see
+    /// [`Serializer::try_spawn`](crate::serializer::Serializer::try_spawn).
+    ///
+    /// # Errors
+    ///
+    /// See [`KeyedError`]; the future is then dropped.
+    ///
+    /// ```
+    /// use busyhour::{keyed::Keyed, runtime::Runtime};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::simulated(7);
+    /// let template = runtime.serializer("customer").capacity(1).template()?;
+    /// let customers = Keyed::<String>::builder(&template, runtime.timers()).build();
+    /// let first = customers.try_spawn("alice", async { 1 })?;
+    /// assert!(customers.try_spawn("alice", async { 2 }).is_err());
+    /// assert_eq!(first.wait()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_spawn<Q, F>(
+        &self,
+        key: &Q,
+        future: F,
+    ) -> Result<JoinHandle<F::Output>, KeyedError<PushError>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let in_use = self.table.enter(key).map_err(KeyedError::TooManyKeys)?;
+        let serializer = in_use.serializer().clone();
+        let spawned = serializer.try_spawn(async move {
+            let _in_use = in_use;
+            future.await
+        });
+        spawned.map_err(KeyedError::Serializer)
     }
 
     /// Runs a future that has the state of the key until it ends; no other task
@@ -287,10 +524,7 @@ where
     {
         let in_use = self.table.enter(key).map_err(KeyedError::TooManyKeys)?;
         let serializer = in_use.serializer().clone();
-        let spawned = serializer.spawn_exclusive(async move {
-            let mut state = in_use.lend();
-            f(state.get_mut()).await
-        });
+        let spawned = serializer.spawn_exclusive(in_use.exclusive(f));
         spawned.map_err(KeyedError::Serializer)
     }
 

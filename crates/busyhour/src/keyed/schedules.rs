@@ -4,7 +4,8 @@ use super::Keyed;
 use crate::{
     clock::{Clock, UnixTime},
     pool::TaskPool,
-    sync::{Mutex, lock, scheduled::explore},
+    sync::{Mutex, lock, runtime::thread, scheduled::explore},
+    task::Overflow,
     timer::Timers,
 };
 use std::{sync::Arc, time::Duration};
@@ -37,5 +38,33 @@ fn shuttle_a_push_meets_the_eviction_of_its_key() {
         assert_eq!(keyed.push_wait(&1, |count| *count), Ok(PUSHES));
         assert!(pool.shutdown(Duration::MAX).is_clean());
         assert_eq!(keyed.len(), usize::from(keyed.contains(&1)));
+    });
+}
+
+/// The forbidden outcome: a key whose eviction was displaced by a push, and that
+/// nobody evicts any more.
+#[test]
+fn shuttle_a_push_displaces_no_eviction() {
+    explore(20_000, || {
+        let clock = Clock::simulated(UnixTime::default());
+        let pool = TaskPool::builder().workers(1).clock(clock.clone());
+        let pool = pool.build().unwrap();
+        let timers = Timers::builder().clock(clock).build();
+        let template = pool.serializer("key").capacity(1);
+        let template = template.overflow(Overflow::DropOldest).template().unwrap();
+        let keyed = Keyed::<u32>::builder(&template, &timers)
+            .max_keys(1)
+            .build();
+        keyed.push(&1, |()| ()).unwrap();
+        // Both ask key 1 to leave, if it is idle by then.
+        _ = keyed.push(&2, |()| ());
+        keyed.push(&1, |()| ()).unwrap_or(());
+        _ = keyed.push(&3, |()| ());
+        // Nothing uses it from here on, so it leaves when it is asked again.
+        while keyed.contains(&1) {
+            _ = keyed.push(&4, |()| ());
+            thread::yield_now();
+        }
+        assert!(pool.shutdown(Duration::MAX).is_clean());
     });
 }

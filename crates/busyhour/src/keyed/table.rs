@@ -12,8 +12,9 @@ use super::{
     shard::{Alike, Insertion, KeyShard},
 };
 use crate::{
+    pool::Describes,
     serializer::SerializerTemplate,
-    stats::KeyedStats,
+    stats::{KeyTableStats, KeyedStats},
     sync::{CachePadded, Mutex, lock},
 };
 
@@ -73,6 +74,20 @@ impl<K, S> Table<K, S> {
         if shard.remove(entry).is_some() {
             // Under the lock, so that who finds no key finds room for one.
             self.rules.count_evicted();
+        }
+    }
+}
+
+impl<K, S> Describes<KeyTableStats> for Table<K, S>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+{
+    fn describe(&self) -> KeyTableStats {
+        KeyTableStats {
+            name: self.template.name().to_owned(),
+            max_keys: self.rules.max_keys as u64,
+            keys: self.stats(),
         }
     }
 }

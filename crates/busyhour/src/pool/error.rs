@@ -3,6 +3,18 @@ use std::fmt;
 use crate::task::{Reason, Rejected};
 
 /// Why a push was refused. The task did not run and will not.
+///
+/// ```
+/// use busyhour::{clock::Clock, pool::{PushError, TaskPool}};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::simulated(1, Clock::simulated(Default::default()));
+/// let narrow = pool.serializer("narrow").capacity(1).build().unwrap();
+/// assert_eq!(narrow.push(|| ()), Ok(()));
+/// assert_eq!(narrow.push(|| ()), Err(PushError::Full));
+/// pool.shutdown(Duration::from_secs(1));
+/// assert_eq!(narrow.push(|| ()), Err(PushError::ShutDown));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushError {
@@ -25,6 +37,19 @@ impl fmt::Display for PushError {
 impl std::error::Error for PushError {}
 
 /// Why a synchronous push has no result.
+///
+/// ```
+/// use busyhour::pool::{TaskPool, WaitError};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let calls = pool.serializer("calls").build().unwrap();
+/// let panics: Result<(), WaitError> = calls.push_wait(|| panic!("on purpose"));
+/// assert_eq!(panics, Err(WaitError::Panicked));
+/// let same = calls.clone();
+/// let waits_for_itself = calls.push_wait(move || same.push_wait(|| ())).unwrap();
+/// let WaitError::Deadlock(cycle) = waits_for_itself.unwrap_err() else { panic!() };
+/// assert_eq!(cycle.names(), ["calls"]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
@@ -90,11 +115,17 @@ impl fmt::Display for Cycle {
     }
 }
 
+impl From<Reason> for PushError {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Full => Self::Full,
+            Reason::ShutDown => Self::ShutDown,
+        }
+    }
+}
+
 impl From<Rejected> for PushError {
     fn from(rejected: Rejected) -> Self {
-        match rejected.reason {
-            Reason::ShutDown => Self::ShutDown,
-            _ => Self::Full,
-        }
+        Self::from(rejected.reason)
     }
 }

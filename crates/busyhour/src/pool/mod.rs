@@ -57,8 +57,8 @@ pub use worker::InlineRunner;
 
 pub(crate) use context::current_entity;
 pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
-pub(crate) use future::{Joinable, poll_budget, spawn_on, try_spawn_on};
-pub(crate) use lifecycle::{InFlightPush, outlast_shutdown};
+pub(crate) use future::{FirstPoll, Joinable, poll_budget, spawn_on, try_spawn_on};
+pub(crate) use lifecycle::{Describes, InFlightPush, outlast_shutdown};
 pub(crate) use queue::TaskCell;
 pub(crate) use shared::Shared;
 pub(crate) use simulation::Random;
@@ -79,7 +79,7 @@ use self::future::spawn_as;
 use crate::{
     clock::{Clock, Instant},
     run_queue::Class,
-    stats::{PoolStats, SerializerStats, WorkerStats},
+    stats::{KeyTableStats, PoolStats, SerializerGroupStats, SerializerStats, WorkerStats},
     task::{Deliveries, Executor, HelpOutcome, Rejected, Task},
 };
 
@@ -219,7 +219,35 @@ impl TaskPool {
         self.shared().await_oneshot(receiver)
     }
 
-    /// Runs a future on the pool.
+    /// Runs `f` on a worker and returns a handle of its result, to be awaited or
+    /// waited for. Unlike [`push_wait`](Self::push_wait) it never blocks, and
+    /// [aborting](JoinHandle::abort) prevents a closure that has not begun.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`push`](Self::push). `f` is then dropped.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let sum = pool.run(|| (1..=100).sum::<u32>()).unwrap();
+    /// assert_eq!(sum.await, Ok(5050));
+    /// # });
+    /// ```
+    #[doc(alias("spawn_blocking", "async", "submit"))]
+    pub fn run<R, F>(&self, f: F) -> Result<JoinHandle<R>, PushError>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.try_spawn(async move { f() })
+    }
+
+    /// Runs a future on the pool, whatever waits there: its polls are queued
+    /// beyond the [capacity](TaskPoolBuilder::capacity). To be refused instead,
+    /// use [`try_spawn`](Self::try_spawn).
     ///
     /// If the future is refused or dropped, its handle returns
     /// [`JoinError::Dropped`].
@@ -241,12 +269,45 @@ impl TaskPool {
         spawn_on(self.shared(), None, future, push)
     }
 
+    /// Like [`spawn`](Self::spawn), but a future is refused if the pool's
+    /// capacity is used up. Later polls are queued beyond it, at most one for
+    /// each future; a future that sleeps takes no place.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`push`](Self::push). The future is then dropped.
+    ///
+    /// ```
+    /// use busyhour::pool::{PushError, TaskPool};
+    ///
+    /// let pool = TaskPool::builder().capacity(2).workers(1).build().unwrap();
+    /// let (begun, begins) = std::sync::mpsc::channel();
+    /// let (release, held) = std::sync::mpsc::channel::<()>();
+    /// pool.push(move || { begun.send(()).unwrap(); _ = held.recv() }).unwrap();
+    /// begins.recv().unwrap(); // the only worker is busy
+    /// let spawned: Vec<_> = (0..3).map(|number| pool.try_spawn(async move { number })).collect();
+    /// assert!(matches!(spawned[2], Err(PushError::Full)));
+    /// drop(release);
+    /// ```
+    #[doc(alias("load shedding", "back pressure"))]
+    pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, PushError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (shared, first) = (Arc::clone(self.shared()), FirstPoll::default());
+        let push = move |task| shared.submission().push(task, !first.is_it());
+        let spawned = try_spawn_on(self.shared(), None, future, push, |_| ());
+        spawned.map_err(PushError::from)
+    }
+
     /// Runs a future as an entity of its own, which competes for its worker by
     /// goodness as a serializer does; [`spawn`](Self::spawn) makes the future's
     /// polls plain tasks instead. [`yield_now`] inside the future lets every
     /// other entity of the worker run first.
     ///
-    /// Each poll counts as a task. If the pool is shut down, the future's
+    /// Each poll counts as a task; the pool's capacity does not limit how many
+    /// such futures there are. If the pool is shut down, the future's
     /// handle returns [`JoinError::Dropped`].
     ///
     /// ```
@@ -328,6 +389,18 @@ impl TaskPool {
     /// The named serializers in the order of their names.
     pub fn serializer_stats(&self) -> Vec<SerializerStats> {
         self.shared().registry.stats()
+    }
+
+    /// The tables of keys whose serializers belong to the pool, in the order of
+    /// their creation.
+    pub fn key_table_stats(&self) -> Vec<KeyTableStats> {
+        self.shared().key_tables.describe()
+    }
+
+    /// The groups to which serializers or templates of the pool were added, in
+    /// the order in which they were.
+    pub fn serializer_group_stats(&self) -> Vec<SerializerGroupStats> {
+        self.shared().groups.describe()
     }
 
     /// Shuts the pool down within `deadline`:

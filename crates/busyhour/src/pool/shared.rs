@@ -10,12 +10,16 @@ use super::{
     context::{self, within},
     entity::EntityRef,
     future::{AwaitedFutures, PollContext},
-    lifecycle::{EntityRegistry, Lifecycle, Subscriptions},
+    lifecycle::{DescribedParts, EntityRegistry, Lifecycle, Subscriptions},
     simulation::Simulated,
     watermarks::PoolWatermarks,
     worker::{CurrentWorker, ThreadFactory, WorkerSet},
 };
-use crate::{clock::Clock, sync::fences};
+use crate::{
+    clock::Clock,
+    stats::{KeyTableStats, SerializerGroupStats},
+    sync::fences,
+};
 
 /// One pool, as the parts that it consists of; each has the methods for its own
 /// state. Workers and serializers hold references to the pool; the last handle
@@ -31,6 +35,8 @@ pub(crate) struct Shared {
     pub(super) simulated: Option<Simulated>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) registry: EntityRegistry,
+    pub(crate) key_tables: DescribedParts<KeyTableStats>,
+    pub(crate) groups: DescribedParts<SerializerGroupStats>,
     /// Those of the pool's own queue, if it has any.
     pub(super) marks: Option<PoolWatermarks>,
     pub(crate) subscriptions: Subscriptions,
@@ -59,6 +65,8 @@ impl Shared {
             simulated: seed.map(Simulated::new),
             lifecycle: Lifecycle::open(),
             registry: EntityRegistry::default(),
+            key_tables: DescribedParts::default(),
+            groups: DescribedParts::default(),
             subscriptions: Subscriptions::default(),
             awaited_futures: AwaitedFutures::default(),
             poll_context: builder.poll_context,

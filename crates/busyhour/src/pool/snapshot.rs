@@ -27,6 +27,11 @@ impl Shared {
             dropped: count(|metrics| &metrics.dropped) + count(|metrics| &metrics.abandoned),
             panicked: count(|metrics| &metrics.panicked),
             stolen: count(|metrics| &metrics.stolen),
+            // Freed first: a future that is freed in between must not be missing.
+            future_count: {
+                let freed = count(|metrics| &metrics.freed);
+                count(|metrics| &metrics.spawned).saturating_sub(freed)
+            },
             queued_high_water: self.high_water() as u64,
             oldest_waiting_ns: self.oldest_waiting_ns(),
             run_ns: self.histogram(|metrics| &metrics.run_ns),

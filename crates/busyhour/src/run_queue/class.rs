@@ -1,4 +1,14 @@
 /// How an entity competes for its worker.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, run_queue::{Class, Priority, RealTimePriority}};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let media = pool.serializer("media").build().unwrap();
+/// media.set_class(Class::RealTime(RealTimePriority::new(50)));
+/// let report = pool.spawn_as(Class::Normal(Priority::MIN), async { 1 });
+/// assert_eq!(report.wait(), Ok(1));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Shares the worker with other normal entities, in proportion to the

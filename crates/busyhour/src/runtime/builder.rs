@@ -62,6 +62,19 @@ impl From<DriverError> for RuntimeBuildError {
 }
 
 /// Options of a [`Runtime`]; every one has a sensible default.
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::runtime::Runtime;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = Runtime::builder().workers(2).build()?;
+/// let answer = runtime.pool().push_wait(|| 6 * 7)?;
+/// assert_eq!(answer, 42);
+/// assert!(runtime.shutdown(Duration::from_secs(5)).is_clean());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct RuntimeBuilder {
     pool: pool::TaskPoolBuilder,

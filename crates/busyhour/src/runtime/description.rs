@@ -2,7 +2,8 @@ use std::{fmt, time::Duration};
 
 use super::Runtime;
 use crate::stats::{
-    BufferStats, PoolStats, SerializerStats, SubscriptionStats, TimerStats, TopicStats, WorkerStats,
+    BufferStats, KeyTableStats, PoolStats, SerializerGroupStats, SerializerStats,
+    SubscriptionStats, TimerStats, TopicStats, WorkerStats,
 };
 
 /// Everything that a runtime consists of, from [`Runtime::describe`]: as a tree
@@ -18,6 +19,14 @@ pub struct Description {
     pub workers: Vec<WorkerStats>,
     /// Named serializers, by name.
     pub serializers: Vec<SerializerStats>,
+    /// Groups of serializers, which may have no names, in the order in which the
+    /// pool came to know them.
+    pub groups: Vec<SerializerGroupStats>,
+    /// Tables of keys, in the order of their creation.
+    pub key_tables: Vec<KeyTableStats>,
+    /// Serializers without a name that are suspended, or that an exclusive
+    /// section keeps.
+    pub held_without_name_count: u64,
     /// Topics made by the runtime, by name.
     pub topics: Vec<TopicDescription>,
     /// The timers.
@@ -38,8 +47,8 @@ pub struct TopicDescription {
 }
 
 impl Runtime {
-    /// Describes the runtime as it is now: pool, workers, named serializers,
-    /// topics with their subscriptions, timers and buffers. Each is right at one
+    /// Describes the runtime as it is now: pool, workers, spawned futures, named
+    /// serializers and who keeps them, groups of others, tables of keys, topics with their subscriptions, timers and buffers. Each is right at one
     /// moment, but not all at the same. For people who look for what is stuck;
     /// [`stats`](Self::stats) costs less.
     ///
@@ -52,6 +61,15 @@ impl Runtime {
     /// let description = runtime.describe();
     /// assert_eq!(description.serializers[0].queued_len, 1);
     /// assert!(description.to_string().contains("calls: 1 waiting"));
+    ///
+    /// // Who keeps a serializer while tasks wait behind it:
+    /// let answer = runtime.timers().sleep(std::time::Duration::from_secs(60));
+    /// let section = calls.spawn_exclusive(answer).unwrap();
+    /// calls.push(|| ()).unwrap();
+    /// runtime.simulation().unwrap().run_until_idle();
+    /// let tree = runtime.describe().to_string();
+    /// assert!(tree.contains("an exclusive section keeps it and waits"), "{tree}");
+    /// # drop(section);
     /// ```
     #[doc(alias("console", "dump", "inspect"))]
     pub fn describe(&self) -> Description {
@@ -71,6 +89,9 @@ impl Runtime {
             pool: snapshot.pool,
             workers: self.pool().worker_stats(),
             serializers: snapshot.serializers,
+            groups: self.pool().serializer_group_stats(),
+            key_tables: self.pool().key_table_stats(),
+            held_without_name_count: self.pool().shared().registry.suspended().len() as u64,
             timers: snapshot.timers,
             buffers: snapshot.buffers,
         }
@@ -116,10 +137,20 @@ impl fmt::Display for Description {
 }
 
 impl Description {
+    fn pool_node(&self) -> TreeLine {
+        let workers = self.workers.iter().map(worker_node);
+        let serializers = self.serializers.iter().map(serializer_node);
+        let groups = self.groups.iter().map(group_node);
+        let children = (workers.chain(serializers).chain(groups))
+            .chain(self.key_tables.iter().map(key_table_node))
+            .chain(held_node(self.held_without_name_count));
+        TreeLine::new(pool_line(&self.pool), children)
+    }
+
     fn tree(&self) -> TreeLine {
         let topics = format!("topics: {}", self.topics.len());
         let parts = [
-            pool_node(&self.pool, &self.workers, &self.serializers),
+            self.pool_node(),
             TreeLine::new(topics, self.topics.iter().map(topic_node)),
             timers_node(&self.timers),
             TreeLine::leaf(format!(
@@ -131,23 +162,49 @@ impl Description {
     }
 }
 
-fn pool_node(
-    pool: &PoolStats,
-    workers: &[WorkerStats],
-    serializers: &[SerializerStats],
-) -> TreeLine {
-    let line = format!(
-        "pool: {} workers, {} idle; {} waiting, {} run, {} rejected, {} dropped, {} panicked",
+fn pool_line(pool: &PoolStats) -> String {
+    format!(
+        "pool: {} workers, {} idle; {} waiting, {} futures, {} run, {} rejected, {} dropped, \
+         {} panicked",
         pool.worker_count,
         pool.idle_worker_count,
         pool.queued_len,
+        pool.future_count,
         pool.processed,
         pool.rejected,
         pool.dropped,
         pool.panicked
+    )
+}
+
+fn held_node(count: u64) -> Option<TreeLine> {
+    let line = format!("{count} serializers without a name are suspended or kept by a section");
+    (count > 0).then(|| TreeLine::leaf(line))
+}
+
+fn group_node(group: &SerializerGroupStats) -> TreeLine {
+    let name = or(&group.name, "(no name)");
+    let mut line = format!(
+        "group {name}: {} serializers, {} busy, {} waiting, {} run",
+        group.serializer_count, group.busy_count, group.queued_len, group.processed
     );
-    let workers = workers.iter().map(worker_node);
-    TreeLine::new(line, workers.chain(serializers.iter().map(serializer_node)))
+    if group.queued_len > 0 {
+        let oldest = nanos(group.oldest_waiting_ns);
+        line += &format!(
+            ", {} in the longest queue, the oldest for {oldest:?}",
+            group.longest_queued_len
+        );
+    }
+    TreeLine::leaf(line)
+}
+
+fn key_table_node(table: &KeyTableStats) -> TreeLine {
+    let KeyTableStats { name, max_keys, .. } = table;
+    let keys = &table.keys;
+    TreeLine::leaf(format!(
+        "keys {name}: {} of {max_keys}, {} created, {} evicted, {} refused",
+        keys.key_count, keys.created, keys.evicted, keys.refused
+    ))
 }
 
 fn worker_node(worker: &WorkerStats) -> TreeLine {
@@ -174,6 +231,9 @@ fn serializer_node(serializer: &SerializerStats) -> TreeLine {
     if serializer.running_for_ns > 0 {
         let label = serializer.running.as_deref().unwrap_or("a task");
         line += &format!("; runs {label} for {:?}", nanos(serializer.running_for_ns));
+    }
+    if serializer.is_in_section {
+        line += "; an exclusive section keeps it and waits";
     }
     if serializer.suspend_count > 0 {
         line += "; suspended";

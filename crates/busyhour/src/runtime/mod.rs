@@ -27,7 +27,9 @@
 
 mod builder;
 mod description;
+mod exploration;
 mod simulation;
+mod trial;
 mod queue_alert;
 
 use std::{
@@ -39,7 +41,9 @@ use std::{
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use description::{Description, TopicDescription};
+pub use exploration::{Counterexample, explore};
 pub use simulation::Simulation;
+pub use trial::Trial;
 
 use crate::{
     buffer::BufferPool,

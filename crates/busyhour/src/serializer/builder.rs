@@ -43,6 +43,26 @@ impl fmt::Display for SerializerBuildError {
 impl std::error::Error for SerializerBuildError {}
 
 /// Options of a [`Serializer`].
+///
+/// ```
+/// use busyhour::{pool::TaskPool, run_queue::Priority, serializer::ShutdownGroup, task::Overflow};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = TaskPool::builder().workers(1).build()?;
+/// let group = ShutdownGroup::named("calls");
+/// let calls = pool.serializer("calls")
+///     .capacity(1_000)
+///     .overflow(Overflow::DropOldest)
+///     .priority(Priority::MAX)
+///     .on_alert(100, 900, |alert| println!("{:?}: {} wait", alert.mark, alert.queued_len))
+///     .group(&group)
+///     .build()?;
+/// calls.push_wait(|| ())?;
+/// assert!(group.shutdown(Duration::from_secs(5)).is_clean());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct SerializerBuilder {
     pool: TaskPool,
@@ -170,6 +190,9 @@ impl SerializerBuilder {
     pub fn template(self) -> Result<SerializerTemplate, SerializerBuildError> {
         let name = self.check()?;
         let marks = self.shared_marks();
+        if let Some(group) = &self.group {
+            group.list_in(self.pool.shared());
+        }
         Ok(SerializerTemplate::new(Template {
             pool: self.pool,
             name,
@@ -217,6 +240,7 @@ impl SerializerBuilder {
         let named_state = self.name.map(|name| NamedState::listed(name, marks));
         let core = Core::new(self.pool, self.bound, self.class, named_state);
         if let Some(group) = self.group {
+            group.list_in(core.pool());
             group.join(&core);
         }
         core

@@ -158,7 +158,7 @@ impl Core {
     }
 
     pub(super) fn waits_for_room(&self, rejected: &Rejected) -> bool {
-        rejected.reason == Reason::Full && self.state.lock().bound.overflow == Overflow::Block
+        rejected.reason == Reason::Full && self.state.lock().overflow == Overflow::Block
     }
 
     /// Queues a task, or returns it at once.
@@ -193,8 +193,7 @@ impl Core {
             PushOutcome::Queued => return Ok(()),
             PushOutcome::Closed(task) => return Err(self.refuse(task, Reason::ShutDown)),
             PushOutcome::NoRoom(task) => return Err(self.refuse(task, Reason::Full)),
-            PushOutcome::Replaced(older) => self.drop_lost(Some(older)),
-            PushOutcome::Displaced(oldest) => self.drop_lost(oldest),
+            PushOutcome::Replaced(lost) | PushOutcome::Displaced(lost) => self.drop_lost(lost),
         }
         self.tell_waiters();
         Ok(())
@@ -203,7 +202,7 @@ impl Core {
     /// Drops another pusher's task: a panic of its drop must not reach the
     /// caller.
     #[cold]
-    fn drop_lost(&self, task: Option<Task>) {
+    fn drop_lost(&self, task: Task) {
         self.pool().isolate(|| drop(task));
     }
 
@@ -216,13 +215,13 @@ impl Core {
         self.count(counter, 1);
     }
 
-    /// Queues a task beyond the bound: a future's wake-up; each future has at
-    /// most one.
+    /// Queues a task beyond the bound, where no overflow policy drops it: a
+    /// future's wake-up; each future has at most one.
     pub(super) fn push_forced(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
         self.push_unless(task, SerializerState::is_closed)
     }
 
-    /// Queues a subscription's turn; each subscription has at most one. A turn
+    /// As [`push_forced`](Self::push_forced), for a subscription's turn. A turn
     /// that runs here may send itself again until the serializer is sealed.
     pub(super) fn push_turn(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
         let is_own = || is_task_of(self.as_entity());
@@ -249,7 +248,7 @@ impl Core {
             drop(state);
             return Err(self.refuse(task, Reason::ShutDown));
         }
-        state.append(now, || task);
+        state.append_pinned(now, task);
         context.count_pushed();
         drop(pushing);
         self.after_change(state, context);
@@ -524,6 +523,7 @@ impl Core {
             oldest_waiting_ns: nanos(state.oldest_waiting(now)),
             running_for_ns: state.running_for(now).map_or(0, nanos),
             suspend_count: u64::from(state.suspension_count()),
+            is_in_section: state.section().is_some(),
             ..SerializerStats::default()
         }
     }

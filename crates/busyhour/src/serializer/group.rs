@@ -7,7 +7,7 @@ use std::{
 
 use super::core::Core;
 use crate::{
-    pool::{Entity as _, Leftover, Shared, ShutdownReport, Undelivered},
+    pool::{Describes, Entity as _, Leftover, Shared, ShutdownReport, Undelivered},
     stats::SerializerGroupStats,
     sync::{Mutex, lock},
 };
@@ -35,6 +35,7 @@ pub struct ShutdownGroup {
 
 #[derive(Default)]
 struct GroupMembers {
+    name: String,
     is_closed: bool,
     cores: Vec<Weak<Core>>,
     /// Dead members are removed when there are this many members.
@@ -45,6 +46,15 @@ impl ShutdownGroup {
     /// A group without members.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A group without members that [`Runtime::describe`] shows by this name.
+    ///
+    /// [`Runtime::describe`]: crate::runtime::Runtime::describe
+    pub fn named(name: &str) -> Self {
+        let group = Self::default();
+        name.clone_into(&mut lock(&group.members).name);
+        group
     }
 
     /// The number of serializers of the group that are still alive.
@@ -72,19 +82,7 @@ impl ShutdownGroup {
     /// assert_eq!((stats.serializer_count, stats.busy_count, stats.queued_len), (5, 1, 3));
     /// ```
     pub fn stats(&self) -> SerializerGroupStats {
-        let mut sum = SerializerGroupStats::default();
-        for core in self.living() {
-            let stats = core.stats_now();
-            sum.serializer_count += 1;
-            sum.busy_count += u64::from(!core.is_idle());
-            sum.queued_len += stats.queued_len;
-            sum.longest_queued_len = sum.longest_queued_len.max(stats.queued_len);
-            sum.queued_high_water = sum.queued_high_water.max(stats.queued_high_water);
-            sum.processed += stats.processed;
-            sum.oldest_waiting_ns = sum.oldest_waiting_ns.max(stats.oldest_waiting_ns);
-            sum.running_for_ns = sum.running_for_ns.max(stats.running_for_ns);
-        }
-        sum
+        self.members.describe()
     }
 
     /// Shuts the group down within `deadline`:
@@ -139,9 +137,14 @@ impl ShutdownGroup {
         members.cores.push(Arc::downgrade(core));
     }
 
+    /// Lets descriptions of the pool list the group.
+    pub(super) fn list_in(&self, pool: &Shared) {
+        let members: Arc<dyn Describes<SerializerGroupStats>> = self.members.clone();
+        pool.groups.add(&Arc::downgrade(&members));
+    }
+
     fn living(&self) -> Vec<Arc<Core>> {
-        let members = lock(&self.members);
-        members.cores.iter().filter_map(Weak::upgrade).collect()
+        lock(&self.members).living()
     }
 }
 
@@ -153,7 +156,36 @@ impl fmt::Debug for ShutdownGroup {
     }
 }
 
+impl Describes<SerializerGroupStats> for Mutex<GroupMembers> {
+    fn describe(&self) -> SerializerGroupStats {
+        let (name, living) = {
+            let members = lock(self);
+            (members.name.clone(), members.living())
+        };
+        let mut sum = SerializerGroupStats {
+            name,
+            ..SerializerGroupStats::default()
+        };
+        for core in living {
+            let stats = core.stats_now();
+            sum.serializer_count += 1;
+            sum.busy_count += u64::from(!core.is_idle());
+            sum.queued_len += stats.queued_len;
+            sum.longest_queued_len = sum.longest_queued_len.max(stats.queued_len);
+            sum.queued_high_water = sum.queued_high_water.max(stats.queued_high_water);
+            sum.processed += stats.processed;
+            sum.oldest_waiting_ns = sum.oldest_waiting_ns.max(stats.oldest_waiting_ns);
+            sum.running_for_ns = sum.running_for_ns.max(stats.running_for_ns);
+        }
+        sum
+    }
+}
+
 impl GroupMembers {
+    fn living(&self) -> Vec<Arc<Core>> {
+        self.cores.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Removes dead members, in constant amortised time per member.
     fn prune(&mut self) {
         if self.cores.len() >= self.prune_at {

@@ -67,7 +67,10 @@ pub use crate::task::Watermark;
 use self::core::Core;
 use crate::{
     clock::Instant,
-    pool::{JoinHandle, PushError, TaskPool, WaitError, current_entity, downcast, spawn_on},
+    pool::{
+        FirstPoll, JoinHandle, PushError, TaskPool, WaitError, current_entity, downcast, spawn_on,
+        try_spawn_on,
+    },
     run_queue::{Class, Priority},
     stats::SerializerStats,
     task::{Deliveries, Executor, HelpOutcome, Rejected, Task},
@@ -184,9 +187,38 @@ impl Serializer {
         self.core.push_wait(f)
     }
 
-    /// Runs a future: each of its polls is a task of this serializer. Other
+    /// Queues `f` and returns a handle of its result, to be awaited or waited
+    /// for. Unlike [`push_wait`](Self::push_wait) it never blocks, and
+    /// [aborting](JoinHandle::abort) prevents a closure that has not begun.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_spawn`](Self::try_spawn). `f` is then dropped.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// calls.push(|| println!("before")).unwrap();
+    /// assert_eq!(calls.run(|| 6 * 7).unwrap().await, Ok(42));
+    /// # });
+    /// ```
+    #[doc(alias("ask", "call", "request"))]
+    pub fn run<R, F>(&self, f: F) -> Result<JoinHandle<R>, PushError>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.try_spawn(async move { f() })
+    }
+
+    /// Runs a future: each of its polls is a task of this serializer, which is
+    /// queued beyond the capacity, and which no overflow policy drops. Other
     /// tasks run between two polls; see
-    /// [`spawn_exclusive`](Self::spawn_exclusive).
+    /// [`spawn_exclusive`](Self::spawn_exclusive). To be refused when the queue
+    /// is full, use [`try_spawn`](Self::try_spawn).
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -197,6 +229,62 @@ impl Serializer {
         spawn_on(&pool, Some(&entity), future, move |task| {
             core.push_forced(task)
         })
+    }
+
+    /// Like [`spawn`](Self::spawn), but the first poll needs room in the queue,
+    /// as a task does. This never waits for room; await
+    /// [`reserve`](Self::reserve) before to do so. Later polls are queued beyond
+    /// the capacity, at most one for each future; a future that sleeps takes no
+    /// place.
+    ///
+    /// # Errors
+    ///
+    /// [`PushError::Full`] if the queue is full, whatever the overflow policy
+    /// waits for; with
+    /// [`Overflow::DropOldest`](crate::task::Overflow::DropOldest) the oldest
+    /// waiting task is dropped instead, and so may the first poll be, which ends
+    /// the future. [`PushError::ShutDown`] once the pool or the group is
+    /// shutting down. The future is then dropped.
+    ///
+    /// ```
+    /// use busyhour::pool::{PushError, TaskPool};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").capacity(1).build().unwrap();
+    /// let suspension = calls.suspend();
+    /// let first = calls.try_spawn(async { 1 }).unwrap();
+    /// assert!(matches!(calls.try_spawn(async { 2 }), Err(PushError::Full)));
+    /// drop(suspension);
+    /// assert_eq!(first.wait(), Ok(1));
+    /// ```
+    #[doc(alias("load shedding", "back pressure"))]
+    pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, PushError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let core = Arc::clone(&self.core);
+        self.spawn_bounded(future, move |task| core.try_push(task, None))
+    }
+
+    /// `first` queues the first poll.
+    fn spawn_bounded<F>(
+        &self,
+        future: F,
+        first: impl Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
+    ) -> Result<JoinHandle<F::Output>, PushError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (core, first_poll) = (Arc::clone(&self.core), FirstPoll::default());
+        let push = move |task| match first_poll.is_it() {
+            true => first(task),
+            false => core.push_forced(task),
+        };
+        let entity = self.core.as_entity();
+        let spawned = try_spawn_on(self.core.pool(), Some(&entity), future, push, |_| ());
+        spawned.map_err(PushError::from)
     }
 
     /// Prevents further tasks from starting while the guard lives. Guards nest:

@@ -9,6 +9,8 @@ use crate::{pool::TaskCell, task::Task};
 
 /// The first waiting task is stored in the serializer itself, since most have
 /// one or none. The others are in a list, which is freed when it is empty.
+///
+/// A *pinned* task is one that no overflow policy may drop.
 #[derive(Default)]
 pub(super) struct TaskQueue {
     first: TaskCell,
@@ -18,9 +20,11 @@ pub(super) struct TaskQueue {
 /// All but the first.
 #[derive(Default)]
 struct TaskList {
+    /// Those that are not pinned.
     tasks: VecDeque<KeyedTask>,
-    /// How many tasks were taken from here; places are counted from it.
+    /// How many tasks were taken from there; places are counted from it.
     taken: u64,
+    pinned: VecDeque<PinnedTask>,
     /// Where the waiting task of each key is, counted from the first task that
     /// ever was here.
     places: HashMap<u64, u64>,
@@ -31,6 +35,14 @@ pub(super) struct KeyedTask {
     key: Option<u64>,
 }
 
+/// Has a list of its own, so that the oldest task that may be dropped is found
+/// at once.
+struct PinnedTask {
+    task: Task,
+    /// How many tasks that are not pinned were ever put in before it.
+    behind: u64,
+}
+
 impl TaskQueue {
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
@@ -39,7 +51,7 @@ impl TaskQueue {
 
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
-        let rest = self.rest.as_ref().map_or(0, |rest| rest.tasks.len());
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.len());
         usize::from(self.first.is_taken()) + rest
     }
 
@@ -56,10 +68,28 @@ impl TaskQueue {
     pub(super) fn append(&mut self, task: Task, key: Option<u64>) {
         let rest = self.rest.get_or_insert_default();
         if let Some(key) = key {
-            rest.places
-                .insert(key, rest.taken + rest.tasks.len() as u64);
+            rest.places.insert(key, rest.next_place());
         }
         rest.tasks.push_back(KeyedTask { task, key });
+    }
+
+    /// Appends a task behind the first that is not to be dropped for room.
+    pub(super) fn append_pinned(&mut self, task: Task) {
+        let rest = self.rest.get_or_insert_default();
+        let behind = rest.next_place();
+        rest.pinned.push_back(PinnedTask { task, behind });
+    }
+
+    /// Takes the oldest task that is not pinned; `keeps_first` says whether the
+    /// first one is.
+    pub(super) fn take_unpinned(&mut self, keeps_first: bool) -> Option<Task> {
+        if !keeps_first && self.first.is_taken() {
+            return self.first.take();
+        }
+        let rest = self.rest.as_mut()?;
+        let oldest = rest.pop_unpinned();
+        self.rest.take_if(|rest| rest.is_empty());
+        oldest
     }
 
     /// Moves the oldest task to an empty cell; returns whether there was one.
@@ -74,12 +104,12 @@ impl TaskQueue {
             return false;
         };
         let oldest = rest.pop();
-        if rest.tasks.is_empty() {
+        if rest.is_empty() {
             self.rest = None;
         }
         let is_some = oldest.is_some();
-        if let Some(keyed) = oldest {
-            task_cell.put(|| keyed.task);
+        if let Some(task) = oldest {
+            task_cell.put(|| task);
         }
         is_some
     }
@@ -102,14 +132,36 @@ impl TaskQueue {
 }
 
 impl TaskList {
+    fn len(&self) -> usize {
+        self.tasks.len() + self.pinned.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The place of the next task that is not pinned.
+    fn next_place(&self) -> u64 {
+        self.taken + self.tasks.len() as u64
+    }
+
     #[inline]
-    fn pop(&mut self) -> Option<KeyedTask> {
+    fn pop(&mut self) -> Option<Task> {
+        let pinned = self.pinned.front();
+        match pinned.is_some_and(|pinned| pinned.behind <= self.taken) {
+            true => self.pinned.pop_front().map(|pinned| pinned.task),
+            false => self.pop_unpinned(),
+        }
+    }
+
+    #[inline]
+    fn pop_unpinned(&mut self) -> Option<Task> {
         let oldest = self.tasks.pop_front()?;
         self.taken += 1;
         if let Some(key) = &oldest.key {
             self.places.remove(key);
         }
-        Some(oldest)
+        Some(oldest.task)
     }
 
     fn at(&mut self, key: u64) -> Option<&mut KeyedTask> {
@@ -121,7 +173,8 @@ impl TaskList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use proptest::prelude::*;
+    use std::{cell::Cell, sync::mpsc};
 
     #[test]
     fn a_queue_is_first_in_first_out_and_keeps_nothing_when_empty() {
@@ -156,5 +209,91 @@ mod tests {
         assert!(queue.replace(Task::new(|| ()), 3).is_err());
         assert_eq!(queue.take().unwrap().label(), Some("new"));
         assert_eq!(queue.len(), 1);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Append,
+        Pin,
+        Pop,
+        Displace,
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            Just(Operation::Append),
+            Just(Operation::Pin),
+            Just(Operation::Pop),
+            Just(Operation::Displace),
+        ]
+    }
+
+    /// The queue with the flag that its owner keeps beside it, and as the model
+    /// a list in which each task is searched for.
+    #[derive(Default)]
+    struct Driver {
+        queue: TaskQueue,
+        pins_first: bool,
+        model: VecDeque<(u32, bool)>,
+        next: u32,
+    }
+
+    impl Driver {
+        fn put(&mut self, is_pinned: bool) {
+            let number = self.next;
+            let task = move || Task::new(move || LAST.set(number));
+            match (self.queue.is_empty(), is_pinned) {
+                (true, _) => {
+                    self.queue.put_first(task);
+                    self.pins_first = is_pinned;
+                }
+                (false, true) => self.queue.append_pinned(task()),
+                (false, false) => self.queue.append(task(), None),
+            }
+            self.model.push_back((number, is_pinned));
+            self.next += 1;
+        }
+
+        fn displaced(&mut self) -> Option<u32> {
+            let place = self.model.iter().position(|(_, is_pinned)| !is_pinned);
+            let (number, _) = self.model.remove(place?)?;
+            Some(number)
+        }
+
+        fn run(&mut self, operation: &Operation) {
+            let (taken, expected) = match operation {
+                Operation::Append => return self.put(false),
+                Operation::Pin => return self.put(true),
+                Operation::Pop => {
+                    let oldest = self.model.pop_front().map(|(number, _)| number);
+                    (self.queue.take(), oldest)
+                }
+                Operation::Displace => {
+                    let expected = self.displaced();
+                    (self.queue.take_unpinned(self.pins_first), expected)
+                }
+            };
+            let number = taken.map(|task| {
+                task.run();
+                LAST.get()
+            });
+            assert_eq!(number, expected);
+            assert_eq!(self.queue.len(), self.model.len());
+            assert_eq!(self.queue.is_empty(), self.model.is_empty());
+        }
+    }
+
+    thread_local! {
+        static LAST: Cell<u32> = const { Cell::new(0) };
+    }
+
+    proptest! {
+        #[test]
+        fn a_pinned_task_keeps_its_place_and_is_never_displaced(
+            operations in proptest::collection::vec(operation(), 0..100)
+        ) {
+            let mut driver = Driver::default();
+            operations.iter().for_each(|operation| driver.run(operation));
+        }
     }
 }

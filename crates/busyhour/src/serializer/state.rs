@@ -27,7 +27,10 @@ pub(super) struct SerializerState {
     running_since: Instant,
     pub(super) processed: u64,
     pub(super) high_water: u32,
-    pub(super) bound: Bound,
+    capacity: u32,
+    pub(super) overflow: Overflow,
+    /// Whether the first waiting task may not be dropped for room.
+    pins_first: bool,
     /// Whether the token exists.
     pub(super) is_scheduled: bool,
     pub(super) is_running: bool,
@@ -53,7 +56,7 @@ pub(super) enum PushOutcome {
     /// The task waits in the place of this one, which had the same key.
     Replaced(Task),
     /// The task waits; this one was dropped to make room.
-    Displaced(Option<Task>),
+    Displaced(Task),
     /// There is no room; the policy decides whether to wait for it.
     NoRoom(Task),
     Closed(Task),
@@ -78,7 +81,9 @@ impl SerializerState {
             running_since: Instant::ZERO,
             processed: 0,
             high_water: 0,
-            bound,
+            capacity: bound.capacity,
+            overflow: bound.overflow,
+            pins_first: false,
             is_scheduled: false,
             is_running: false,
             admission: Admission::Open,
@@ -110,8 +115,8 @@ impl SerializerState {
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
         match &self.rare {
-            None => self.queue.is_empty() || self.queue.len() < self.bound.capacity as usize,
-            Some(rare) => self.queue.len() + rare.room.kept_count() < self.bound.capacity as usize,
+            None => self.queue.is_empty() || self.queue.len() < self.capacity as usize,
+            Some(rare) => self.queue.len() + rare.room.kept_count() < self.capacity as usize,
         }
     }
 
@@ -126,6 +131,7 @@ impl SerializerState {
         if self.queue.is_empty() {
             self.head_since = now;
             self.queue.put_first(make);
+            self.pins_first = false;
             self.high_water = self.high_water.max(1);
         } else {
             self.append_behind(make());
@@ -138,23 +144,40 @@ impl SerializerState {
         self.high_water = self.high_water.max(self.queue.len() as u32);
     }
 
+    /// Appends a task that no overflow policy may drop.
+    pub(super) fn append_pinned(&mut self, now: Instant, task: Task) {
+        if self.queue.is_empty() {
+            self.append(now, || task);
+            self.pins_first = true;
+        } else {
+            self.queue.append_pinned(task);
+            self.high_water = self.high_water.max(self.queue.len() as u32);
+        }
+    }
+
     pub(super) fn offer(&mut self, task: Task, key: Option<u64>, now: Instant) -> PushOutcome {
         if self.is_closed() {
             return PushOutcome::Closed(task);
         }
-        match (self.bound.overflow, key) {
+        match (self.overflow, key) {
             (Overflow::Conflate, Some(key)) => self.conflate(task, key, now),
-            (Overflow::DropOldest, _) if !self.has_room() => {
-                let oldest = self.queue.take();
-                self.head_since = now;
-                self.append(now, || task);
-                PushOutcome::Displaced(oldest)
-            }
+            (Overflow::DropOldest, _) if !self.has_room() => self.displace(task, now),
             _ if !self.has_room() => PushOutcome::NoRoom(task),
             _ => {
                 self.append(now, || task);
                 PushOutcome::Queued
             }
+        }
+    }
+
+    /// If all that wait are pinned, the task waits beyond the capacity.
+    fn displace(&mut self, task: Task, now: Instant) -> PushOutcome {
+        let oldest = self.queue.take_unpinned(self.pins_first);
+        self.head_since = now;
+        self.append(now, || task);
+        match oldest {
+            Some(oldest) => PushOutcome::Displaced(oldest),
+            None => PushOutcome::Queued,
         }
     }
 

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use super::Serializer;
 use crate::{
-    pool::{PushError, WaitError},
+    pool::{JoinHandle, PushError, WaitError},
     sync::{Mutex, try_lock},
     task::Rejected,
 };
@@ -97,6 +97,31 @@ impl<S: Send + 'static> StatefulSerializer<S> {
         R: Send + 'static,
     {
         self.serializer.push_wait(self.task(f))
+    }
+
+    /// Queues `f` and returns a handle of its result; see [`Serializer::run`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Serializer::try_spawn`].
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let account = pool.serializer("account").build().unwrap().with_state(100_i64);
+    /// let left = account.run(|balance| { *balance -= 30; *balance }).unwrap();
+    /// assert_eq!(left.await, Ok(70));
+    /// # });
+    /// ```
+    #[doc(alias("ask", "call", "request"))]
+    pub fn run<R, F>(&self, f: F) -> Result<JoinHandle<R>, PushError>
+    where
+        F: FnOnce(&mut S) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.serializer.run(self.task(f))
     }
 
     pub(super) fn task<R, F>(&self, f: F) -> impl FnOnce() -> R + Send + 'static + use<S, R, F>

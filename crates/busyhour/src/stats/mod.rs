@@ -7,7 +7,7 @@ mod buffer;
 mod bus;
 #[cfg(feature = "pool")]
 mod histogram;
-#[cfg(feature = "keyed")]
+#[cfg(feature = "pool")]
 mod keyed;
 #[cfg(feature = "pool")]
 mod pool;
@@ -22,8 +22,8 @@ pub use buffer::BufferStats;
 pub use bus::{SubscriptionFilter, SubscriptionStats, TopicStats};
 #[cfg(feature = "pool")]
 pub use histogram::Histogram;
-#[cfg(feature = "keyed")]
-pub use keyed::KeyedStats;
+#[cfg(feature = "pool")]
+pub use keyed::{KeyTableStats, KeyedStats};
 #[cfg(feature = "pool")]
 pub use pool::{PoolStats, WorkerStats};
 #[cfg(feature = "pool")]

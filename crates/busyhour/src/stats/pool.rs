@@ -95,6 +95,9 @@ pub struct PoolStats {
     pub panicked: u64,
     /// Tasks taken from another worker's queue.
     pub stolen: u64,
+    /// Futures that were spawned and have not been freed: those that have not
+    /// ended, and those that something still could wake.
+    pub future_count: u64,
     /// Age of the oldest task that waits in a named serializer, in nanoseconds;
     /// 0 if none waits.
     pub oldest_waiting_ns: u64,

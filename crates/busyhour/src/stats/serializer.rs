@@ -4,6 +4,8 @@
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SerializerGroupStats {
+    /// The group's name; empty if it has none.
+    pub name: String,
     /// Serializers.
     pub serializer_count: u64,
     /// Serializers that run a task or have tasks waiting.
@@ -60,4 +62,7 @@ pub struct SerializerStats {
     pub running_for_ns: u64,
     /// Suspensions not yet resumed.
     pub suspend_count: u64,
+    /// Whether an exclusive section has begun and waits: it keeps the
+    /// serializer, and what waits runs after it.
+    pub is_in_section: bool,
 }

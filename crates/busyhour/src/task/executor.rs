@@ -155,6 +155,17 @@ executor_behind!(Arc<T>);
 executor_behind!(&T);
 
 /// A task that was not accepted, returned to the caller.
+///
+/// ```
+/// use busyhour::{clock::Clock, pool::TaskPool, task::Reason};
+///
+/// let pool = TaskPool::simulated(1, Clock::simulated(Default::default()));
+/// let narrow = pool.serializer("narrow").capacity(1).build().unwrap();
+/// narrow.push(|| ()).unwrap();
+/// let rejected = narrow.try_push(|| println!("now, then")).unwrap_err();
+/// assert_eq!(rejected.reason, Reason::Full);
+/// rejected.task.run(); // on this thread, for example
+/// ```
 #[derive(Debug)]
 pub struct Rejected {
     /// The task, which has not run.

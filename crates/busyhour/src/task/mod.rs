@@ -97,6 +97,17 @@ impl Task {
 }
 
 impl Task {
+    /// A task that drops `kept` after it has run, or with the closure.
+    pub(crate) fn keeping(self, kept: impl Send + 'static) -> Self {
+        let Self { closure, label } = self;
+        let run = move || {
+            let _kept = kept;
+            closure.run();
+        };
+        let closure = Closure::new(run);
+        Self { closure, label }
+    }
+
     /// Runs a task in place; its panic is returned, so that it does not end the
     /// worker.
     ///

@@ -1,6 +1,26 @@
 /// What a bounded queue does with a new item when it is full.
 ///
 /// Each lost item is counted by the queue that lost it.
+///
+/// ```
+/// use busyhour::{clock::Clock, pool::TaskPool, task::Overflow};
+/// use std::sync::{Arc, Mutex};
+///
+/// let pool = TaskPool::simulated(1, Clock::simulated(Default::default()));
+/// let ran = |policy: Overflow| {
+///     let narrow = pool.serializer("narrow").capacity(2).overflow(policy).build().unwrap();
+///     let ran = Arc::new(Mutex::new(Vec::new()));
+///     for number in 0..4 {
+///         let ran = Arc::clone(&ran);
+///         _ = narrow.push_keyed(number % 2, move || ran.lock().unwrap().push(number));
+///     }
+///     while pool.step() {}
+///     ran.lock().unwrap().clone()
+/// };
+/// assert_eq!(ran(Overflow::Reject), [0, 1]);
+/// assert_eq!(ran(Overflow::DropOldest), [2, 3]);
+/// assert_eq!(ran(Overflow::Block), [0, 1, 2, 3]);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Overflow {
     /// Reject the new item; the producer gets an error or a count.

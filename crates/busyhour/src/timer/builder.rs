@@ -1,7 +1,7 @@
 use super::{
     handle::{Cancel, TimerHandle},
     rule::{MissedTicks, Rule},
-    service::{Add, Repeat, Work},
+    service::{Add, DeliveryBound, Repeat, Work},
     slack::coalesce,
     timers::{AddError, Timers},
 };
@@ -22,6 +22,32 @@ use std::{sync::Arc, time::Duration};
 /// | [`run_every`](TimerBuilder::run_every) | at a fixed rate, see [`MissedTicks`] |
 /// | [`run_with_fixed_delay`](TimerBuilder::run_with_fixed_delay) | with a fixed pause after each run |
 /// | [`run_with_next_delay`](TimerBuilder::run_with_next_delay) | again after the delay it returns; zero stops it |
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::{runtime::Runtime, timer::MissedTicks};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = Runtime::simulated(7);
+/// let (timers, pool) = (runtime.timers(), runtime.pool());
+/// let minute = Duration::from_secs(60);
+/// let expiry = timers.timer().label("expiry").owner(7).after(minute).slack(minute / 60);
+/// expiry.on(pool).run(|| println!("over"))?;
+/// timers.timer().owner(7).on(pool).missed(MissedTicks::Skip).run_every(minute, || ())?;
+/// timers.timer().owner(7).on(pool).run_with_fixed_delay(minute, || ())?;
+/// let mut delay = Duration::from_secs(1);
+/// timers.timer().on(pool).run_with_next_delay(move || {
+///     delay *= 2;
+///     if delay < minute { delay } else { Duration::ZERO } // zero is the last run
+/// })?;
+/// assert_eq!(timers.stats().pending_count, 4);
+/// assert_eq!(timers.cancel_label("expiry"), 1);
+/// assert_eq!(timers.cancel_owner(7), 2);
+/// runtime.simulation().unwrap().run_for(10 * minute);
+/// assert_eq!(timers.stats().pending_count, 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a timer starts when it is told what to run"]
 pub struct TimerBuilder<'a, On = ()> {
@@ -31,6 +57,7 @@ pub struct TimerBuilder<'a, On = ()> {
     deadline: Option<Instant>,
     slack: Duration,
     missed: MissedTicks,
+    bound: DeliveryBound,
     on: On,
 }
 
@@ -43,6 +70,7 @@ impl<'a> TimerBuilder<'a> {
             deadline: None,
             slack: Duration::ZERO,
             missed: MissedTicks::default(),
+            bound: DeliveryBound::Bounded,
             on: (),
         }
     }
@@ -65,6 +93,7 @@ impl<'a> TimerBuilder<'a> {
             deadline: self.deadline,
             slack: self.slack,
             missed: self.missed,
+            bound: self.bound,
             on: executor,
         }
     }
@@ -105,6 +134,13 @@ impl<On> TimerBuilder<'_, On> {
         self
     }
 
+    /// For a timer of the library's own that runs once: a bounded executor takes
+    /// it beyond its bound and does not drop it for room.
+    pub(crate) fn unbounded(mut self) -> Self {
+        self.bound = DeliveryBound::Unbounded;
+        self
+    }
+
     /// How [`TimerBuilder::run_every`] treats missed ticks.
     pub fn missed(mut self, missed: MissedTicks) -> Self {
         self.missed = missed;
@@ -124,6 +160,7 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
         let work = Work::Once {
             task: Task::new(callback),
             executor: Some(self.on),
+            bound: self.bound,
         };
         self.timers.service.add(Add {
             deadline: coalesce(deadline, self.slack),

@@ -57,6 +57,17 @@ impl fmt::Display for TimerHandle {
 }
 
 /// The result of cancelling a timer.
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::{runtime::Runtime, timer::Cancel};
+///
+/// let runtime = Runtime::simulated(7);
+/// let (timers, minute) = (runtime.timers(), Duration::from_secs(60));
+/// let timer = timers.after(minute, runtime.pool(), || unreachable!());
+/// assert_eq!(timers.cancel(&timer), Cancel::Prevented);
+/// runtime.simulation().unwrap().run_for(2 * minute); // it does not run
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a cancelled timer may be running right now"]
 pub enum Cancel {

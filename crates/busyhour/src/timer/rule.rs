@@ -2,6 +2,29 @@ use crate::clock::Instant;
 use std::time::Duration;
 
 /// How a fixed-rate timer treats ticks that came due while it could not run.
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::{runtime::Runtime, timer::MissedTicks};
+///
+/// let runtime = Runtime::simulated(7);
+/// let simulation = runtime.simulation().unwrap();
+/// let period = Duration::from_secs(1);
+/// let ticks_after_a_pause = |name: &str, missed: MissedTicks| {
+///     let ticks = runtime.serializer(name).build().unwrap().with_state(0);
+///     let counts = ticks.clone();
+///     let timer = runtime.timers().timer().on(ticks.serializer()).missed(missed);
+///     let timer = timer.run_every(period, move || _ = counts.push(|count| *count += 1)).unwrap();
+///     let pause = ticks.serializer().suspend();
+///     simulation.run_for(5 * period + period / 2);
+///     drop(pause);
+///     simulation.run_for(period / 4);
+///     _ = runtime.timers().cancel(&timer);
+///     ticks.push_wait(|count| *count).unwrap()
+/// };
+/// assert_eq!(ticks_after_a_pause("burst", MissedTicks::Burst), 5);
+/// assert_eq!(ticks_after_a_pause("skip", MissedTicks::Skip), 1);
+/// ```
 #[doc(alias = "MissedTickBehavior")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MissedTicks {

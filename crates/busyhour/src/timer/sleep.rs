@@ -6,6 +6,7 @@ use super::{
     timers::{AddError, Timers},
 };
 use crate::{clock::Instant, pool::poll_budget};
+use futures_core::Stream;
 use std::{
     fmt,
     future::{Future, poll_fn},
@@ -180,6 +181,18 @@ async fn within<F: Future>(mut sleep: Sleep, future: F) -> Result<F::Output, Ela
 /// It takes its timer when it is first polled ([`Timers::try_sleep`] takes it
 /// at once), and gives it back when dropped. It never completes before its
 /// deadline; if the service is closed before, it never completes.
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::runtime::Runtime;
+///
+/// let runtime = Runtime::simulated(7);
+/// let mut sleep = runtime.timers().sleep(Duration::from_secs(60));
+/// sleep.reset(runtime.clock().now() + Duration::from_secs(10));
+/// let begun = runtime.clock().now();
+/// runtime.pool().spawn(sleep).wait().unwrap();
+/// assert_eq!(runtime.clock().now() - begun, Duration::from_secs(10));
+/// ```
 #[derive(Debug)]
 #[must_use = "a sleep does nothing until it is awaited"]
 pub struct Sleep {
@@ -264,7 +277,8 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Ticks for a future's loop, from [`Timers::interval`].
+/// Ticks for a future's loop, from [`Timers::interval`]; also as a
+/// [`Stream`], which never ends.
 ///
 /// ```
 /// use std::time::Duration;
@@ -336,5 +350,14 @@ impl Interval {
     /// The number of ticks skipped so far.
     pub fn missed_count(&self) -> u64 {
         self.missed_count
+    }
+}
+
+/// The instants at which the ticks were due.
+impl Stream for Interval {
+    type Item = Instant;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Instant>> {
+        self.poll_tick(context).map(Some)
     }
 }

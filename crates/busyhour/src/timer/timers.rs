@@ -405,6 +405,19 @@ impl fmt::Debug for Timers {
 }
 
 /// Options of a new [`Timers`] service.
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::{clock::Clock, pool::TaskPool, timer::Timers};
+///
+/// let clock = Clock::simulated(Default::default());
+/// let pool = TaskPool::simulated(1, clock.clone());
+/// let timers = Timers::builder().clock(clock).shards(1).capacity(1).build();
+/// let minute = Duration::from_secs(60);
+/// timers.timer().after(minute).on(&pool).run(|| ()).unwrap();
+/// let second = timers.timer().after(minute).on(&pool).run(|| ());
+/// assert!(second.is_err() && timers.stats().refused == 1);
+/// ```
 #[derive(Debug, Clone)]
 pub struct TimersBuilder {
     clock: Clock,

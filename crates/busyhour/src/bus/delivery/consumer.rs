@@ -267,14 +267,15 @@ impl<E: Event> Subscriber<E> {
     }
 
     /// The next message of a stream; the rest is in `items`. If there is none,
-    /// the waker is called when the next one arrives.
+    /// the waker is called when the next one arrives; `None` keeps an earlier
+    /// one.
     ///
     /// Inlined, since a small event that is handed on in several pieces waits at each step until
     /// the processor has written them.
     #[inline(always)]
     pub(in crate::bus) fn poll(
         self: &Arc<Self>,
-        waker: &Waker,
+        waker: Option<&Waker>,
         items: &mut Items<E>,
         claimed_count: &mut usize,
     ) -> Option<Message<E>> {
@@ -288,7 +289,7 @@ impl<E: Event> Subscriber<E> {
 
     /// Claims the next items of a stream, of which there are none if nothing waits.
     #[inline(never)]
-    fn claim_next(self: &Arc<Self>, waker: &Waker, items: &mut Items<E>) -> usize {
+    fn claim_next(self: &Arc<Self>, waker: Option<&Waker>, items: &mut Items<E>) -> usize {
         if items.is_empty() {
             self.refill(waker, items);
         }
@@ -299,8 +300,8 @@ impl<E: Event> Subscriber<E> {
         count
     }
 
-    fn refill(self: &Arc<Self>, waker: &Waker, items: &mut Items<E>) {
-        if let Consumer::Stream { waker: place, .. } = &self.consumer {
+    fn refill(self: &Arc<Self>, waker: Option<&Waker>, items: &mut Items<E>) {
+        if let (Consumer::Stream { waker: place, .. }, Some(waker)) = (&self.consumer, waker) {
             let waker = waker.clone();
             let replaced = place.lock().replace(waker);
             drop(replaced);

@@ -15,6 +15,34 @@ use std::{
 /// [`SubscriptionBuilder::stream`](crate::bus::SubscriptionBuilder::stream).
 ///
 /// Works in any async runtime. Dropping the stream ends the subscription.
+///
+/// ```
+/// use std::{future::poll_fn, pin::Pin};
+/// use busyhour::bus::{Event, Message, Topic};
+/// use futures_core::Stream;
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let ticks = Topic::<Tick>::builder("ticks").build();
+/// let mut stream = ticks.subscribe().stream();
+/// _ = ticks.publish(Tick(7));
+/// ticks.close();
+/// let mut keys = Vec::new();
+/// // With the `futures` crates this is `while let Some(message) = stream.next().await`.
+/// while let Some(message) = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await {
+///     if let Message::Event(Tick(key), _) = message {
+///         keys.push(key);
+///     }
+/// }
+/// assert_eq!(keys, [7]);
+/// # });
+/// ```
 pub struct EventStream<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     /// Taken from the mailbox and not yet delivered.
@@ -44,6 +72,12 @@ impl<E: Event> EventStream<E> {
         self.subscription.replay();
     }
 
+    /// The next message, if one waits. Uses none of the task's budget, and leaves
+    /// the waker of the last poll in its place.
+    pub(in crate::bus) fn take_waiting(&mut self) -> Option<Message<E>> {
+        self.next_message(None)
+    }
+
     /// The number of messages that wait; see
     /// [`Subscription::queued_len`](crate::bus::Subscription::queued_len).
     pub fn queued_len(&self) -> usize {
@@ -52,7 +86,7 @@ impl<E: Event> EventStream<E> {
     }
 
     #[inline(always)]
-    fn next_message(&mut self, waker: &Waker) -> Option<Message<E>> {
+    fn next_message(&mut self, waker: Option<&Waker>) -> Option<Message<E>> {
         let (items, claimed_count) = (&mut self.items, &mut self.claimed_count);
         self.subscriber.poll(waker, items, claimed_count)
     }
@@ -76,7 +110,7 @@ impl<E: Event> Stream for EventStream<E> {
         if self.may_be_ready() && poll_budget(context).is_pending() {
             return Poll::Pending;
         }
-        if let Some(message) = self.next_message(context.waker()) {
+        if let Some(message) = self.next_message(Some(context.waker())) {
             return Poll::Ready(Some(message));
         }
         if !self.subscriber.mailbox().is_ended() {
@@ -84,7 +118,7 @@ impl<E: Event> Stream for EventStream<E> {
         }
         // Messages that arrived between the poll and this check are still
         // delivered; after them the stream ends.
-        Poll::Ready(self.next_message(context.waker()))
+        Poll::Ready(self.next_message(Some(context.waker())))
     }
 }
 

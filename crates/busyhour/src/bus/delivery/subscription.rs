@@ -231,6 +231,25 @@ impl<E: Event> SubscriptionBuilder<E> {
 }
 
 /// A running subscription; ends when it is dropped.
+///
+/// ```
+/// use busyhour::bus::{Event, Topic};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let ticks = Topic::<Tick>::builder("ticks").build();
+/// let subscription = ticks.subscribe().key(7).start(|_| println!("a tick of 7"));
+/// assert!(ticks.would_deliver(&7) && !ticks.would_deliver(&8));
+/// _ = ticks.publish(Tick(7));
+/// assert_eq!((subscription.queued_len(), subscription.lost()), (0, 0));
+/// subscription.unsubscribe(); // as its drop does
+/// assert!(!ticks.would_deliver(&7));
+/// ```
 #[doc(alias("Receiver", "ast_event_sub"))]
 pub struct Subscription<E: Event> {
     topic: Arc<TopicInner<E>>,

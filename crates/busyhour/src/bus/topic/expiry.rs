@@ -81,7 +81,8 @@ impl Expiry {
             }
         };
         let timer = self.timers.timer().label("bus key").after(life);
-        let timer = timer.on_shared(Arc::clone(&self.executor)).run(expire)?;
+        let timer = timer.on_shared(Arc::clone(&self.executor)).unbounded();
+        let timer = timer.run(expire)?;
         place.fill(timer);
         Ok(())
     }

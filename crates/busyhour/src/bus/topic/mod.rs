@@ -51,6 +51,26 @@ pub use watch::{Watch, WatchClosed};
 pub struct Topic<E: Event>(pub(super) Arc<TopicInner<E>>);
 
 /// The result of a publish.
+///
+/// ```
+/// use busyhour::{bus::{Event, Topic}, clock::Clock, pool::TaskPool};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let ticks = Topic::<Tick>::builder("ticks").build();
+/// let pool = TaskPool::simulated(1, Clock::simulated(Default::default()));
+/// // Nobody takes what waits for this one: the pool is not stepped.
+/// let _slow = ticks.subscribe().capacity(1).on(&pool).start(|_| ());
+/// let _quick = ticks.subscribe().start(|_| ());
+/// assert_eq!(ticks.publish(Tick(1)).delivered, 2);
+/// let second = ticks.publish(Tick(2));
+/// assert_eq!((second.delivered, second.lost), (1, 1));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a loss is the publisher's to know"]
 pub struct Published {
@@ -433,6 +453,42 @@ impl<E: Event> Topic<E> {
     /// Describes a new subscription.
     pub fn subscribe(&self) -> SubscriptionBuilder<E> {
         SubscriptionBuilder::new(Arc::clone(&self.0))
+    }
+
+    /// Ends the topic's [streams](crate::bus::SubscriptionBuilder::stream) and
+    /// [watches](Self::watch), those that there are and those that are made
+    /// later: each delivers what waits, and then ends. The shutdown of a
+    /// runtime does this to its topics.
+    ///
+    /// The cache and subscriptions with a callback go on, and events can still
+    /// be published; streams do not get them, which counts as lost. Without a
+    /// runtime this is the only way to end a stream from the publisher's side,
+    /// since a stream keeps its topic.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Topic, WatchClosed};
+    /// # #[derive(Clone, Debug, PartialEq)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let ticks = Topic::builder("ticks").cached().build();
+    /// let mut watch = ticks.watch(7);
+    /// _ = ticks.publish(Tick(7));
+    /// ticks.close();
+    /// assert_eq!(watch.changed().await, Ok(()));
+    /// assert_eq!(watch.latest(), Some(&Tick(7)));
+    /// assert_eq!(watch.changed().await, Err(WatchClosed));
+    /// assert_eq!(ticks.watch(7).changed().await, Err(WatchClosed));
+    /// # });
+    /// ```
+    pub fn close(&self) {
+        self.0.end_streams();
     }
 
     /// The subscriptions of the topic, the longest queue first: what each wants,

@@ -32,7 +32,14 @@ use std::{
 /// assert!(registry.stats().is_empty());
 /// ```
 #[derive(Clone, Default)]
-pub struct Registry(Arc<Mutex<Vec<Weak<dyn Source>>>>);
+pub struct Registry(Arc<Mutex<Sources>>);
+
+#[derive(Default)]
+struct Sources {
+    topics: Vec<Weak<dyn Source>>,
+    /// The streams of a topic that is added end at once.
+    ends_streams: bool,
+}
 
 /// A topic of any event type.
 trait Source: Send + Sync {
@@ -72,21 +79,25 @@ impl Registry {
         all
     }
 
-    /// Ends the streams of every topic, so that nothing more is published on
-    /// them.
+    /// Ends the streams of every topic, also of those that are added later.
     pub(crate) fn end_streams(&self) {
+        lock(&self.0).ends_streams = true;
         self.alive().iter().for_each(|topic| topic.end_streams());
     }
 
     pub(in crate::bus) fn add<E: Event>(&self, topic: &Topic<E>) {
-        let topic: Weak<TopicInner<E>> = Arc::downgrade(&topic.0);
-        let mut topics = lock(&self.0);
-        topics.retain(|topic| topic.strong_count() > 0);
-        topics.push(topic);
+        let source: Weak<TopicInner<E>> = Arc::downgrade(&topic.0);
+        let mut sources = lock(&self.0);
+        sources.topics.retain(|topic| topic.strong_count() > 0);
+        sources.topics.push(source);
+        if sources.ends_streams {
+            drop(sources);
+            topic.close();
+        }
     }
 
     fn alive(&self) -> Vec<Arc<dyn Source>> {
-        let mut topics = lock(&self.0);
+        let topics = &mut lock(&self.0).topics;
         topics.retain(|topic| topic.strong_count() > 0);
         topics.iter().filter_map(Weak::upgrade).collect()
     }

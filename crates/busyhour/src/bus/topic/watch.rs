@@ -6,11 +6,34 @@ use std::{
     future::{Future, poll_fn},
     mem,
     pin::Pin,
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, ready},
 };
 
 /// The last value of one key, for a task that waits for changes and needs no
 /// history; from [`Topic::watch`]. Dropping it ends the subscription.
+///
+/// ```
+/// use busyhour::bus::{Event, Topic};
+///
+/// #[derive(Clone)]
+/// struct Setting(&'static str, u32);
+/// impl Event for Setting {
+///     type Key = &'static str;
+///     fn key(&self) -> &&'static str { &self.0 }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let settings = Topic::builder("settings").cached().build();
+/// _ = settings.publish(Setting("limit", 10));
+/// let mut limit = settings.watch("limit");
+/// assert_eq!(limit.latest().unwrap().1, 10);
+/// for number in 11..20 {
+///     _ = settings.publish(Setting("limit", number));
+/// }
+/// limit.changed().await.unwrap(); // once for all of them
+/// assert_eq!(limit.latest().unwrap().1, 19);
+/// # });
+/// ```
 pub struct Watch<E: Event> {
     stream: EventStream<E>,
     last: Option<E>,
@@ -18,13 +41,14 @@ pub struct Watch<E: Event> {
     is_changed: bool,
 }
 
-/// The runtime of the topic was shut down: there are no more changes.
+/// The topic was [closed](Topic::close), or its runtime was shut down: there are
+/// no more changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WatchClosed;
 
 impl fmt::Display for WatchClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the topic's runtime is shut down, so there are no more changes")
+        f.write_str("the topic is closed, so there are no more changes")
     }
 }
 
@@ -83,7 +107,11 @@ impl<E: Event> Watch<E> {
     /// The last value, which counts as seen then; `None` if the key has none, or
     /// was removed.
     pub fn latest(&mut self) -> Option<&E> {
-        let _drained = self.poll_stream(&mut Context::from_waker(Waker::noop()));
+        // Whoever waits for a change keeps waiting, and a task that has used up its
+        // budget gets no old value.
+        while let Some(message) = self.stream.take_waiting() {
+            self.apply(message);
+        }
         self.is_changed = false;
         self.last.as_ref()
     }
@@ -94,7 +122,8 @@ impl<E: Event> Watch<E> {
     ///
     /// # Errors
     ///
-    /// [`WatchClosed`] once the runtime is shut down and every change was seen.
+    /// [`WatchClosed`] once the topic is closed, or its runtime is shut down, and
+    /// every change was seen.
     pub fn changed(&mut self) -> impl Future<Output = Result<(), WatchClosed>> {
         poll_fn(|context| self.poll_changed(context))
     }
@@ -116,13 +145,17 @@ impl<E: Event> Watch<E> {
     /// Takes all that has come; ready once the stream has ended.
     fn poll_stream(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while let Some(message) = ready!(Pin::new(&mut self.stream).poll_next(context)) {
-            match message {
-                Message::Event(event, _) => self.set(Some(event)),
-                Message::Removed(..) => self.set(None),
-                Message::Replayed | Message::Lost(_) => {}
-            }
+            self.apply(message);
         }
         Poll::Ready(())
+    }
+
+    fn apply(&mut self, message: Message<E>) {
+        match message {
+            Message::Event(event, _) => self.set(Some(event)),
+            Message::Removed(..) => self.set(None),
+            Message::Replayed | Message::Lost(_) => {}
+        }
     }
 
     fn set(&mut self, value: Option<E>) {

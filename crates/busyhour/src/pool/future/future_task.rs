@@ -37,6 +37,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    pool.thread_context().count_spawned();
     let outcome = Arc::new(JoinState::default());
     let future_task = Arc::new(FutureTask {
         share: ShareCell::new::<FutureTask<F>>(pool.new_sched_state(class)),
@@ -357,6 +358,7 @@ impl<F: Future> Drop for FutureTask<F> {
         // SAFETY: nobody else has it.
         let future = unsafe { self.take_future() };
         join::end(&self.pool, future, &self.outcome, Err(JoinError::Dropped));
+        self.pool.thread_context().count_freed();
     }
 }
 

@@ -100,8 +100,9 @@ pub(in crate::pool) fn unwind_counted() -> ! {
 /// The cell in which a future's result waits for its handle.
 pub(in crate::pool) type JoinState<T> = OneshotCell<Result<T, JoinError>>;
 
-/// Waits for a spawned future. If the handle is dropped the future continues;
-/// its output is then dropped on the pool.
+/// Waits for a spawned future. If the handle is dropped the future continues,
+/// and its output is then dropped on the pool; see
+/// [`abort_on_drop`](Self::abort_on_drop).
 #[doc(alias("future", "Task"))]
 pub struct JoinHandle<T> {
     outcome: Arc<JoinState<T>>,
@@ -110,6 +111,7 @@ pub struct JoinHandle<T> {
     noted_in: Option<Arc<Shared>>,
     /// The exclusive section that awaits it, if one does.
     section_wait: Option<SectionWait>,
+    aborts_on_drop: bool,
 }
 
 impl<T> JoinHandle<T> {
@@ -119,7 +121,30 @@ impl<T> JoinHandle<T> {
             future,
             noted_in: None,
             section_wait: None,
+            aborts_on_drop: false,
         }
+    }
+
+    /// Lets the end of this handle [abort](Self::abort) the future, unless it is
+    /// ready by then: for work that nobody wants when its caller is gone.
+    ///
+    /// ```
+    /// use std::future::pending;
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let (alive, gone) = std::sync::mpsc::channel::<()>();
+    /// let request = pool.spawn(async move {
+    ///     let _alive = alive;
+    ///     pending::<()>().await
+    /// });
+    /// drop(request.abort_on_drop()); // as a select or a timeout would
+    /// assert!(gone.recv().is_err(), "what it captured is dropped");
+    /// ```
+    #[doc(alias("AbortOnDropHandle", "kill_on_drop"))]
+    pub fn abort_on_drop(mut self) -> Self {
+        self.aborts_on_drop = true;
+        self
     }
 
     /// Drops the future at its next suspension point (at once, if it is not
@@ -241,6 +266,9 @@ impl<T> Drop for JoinHandle<T> {
         if let Some(pool) = &self.noted_in {
             pool.awaited_futures.remove(self.key());
         }
+        if self.aborts_on_drop {
+            self.abort();
+        }
         self.outcome.detach();
     }
 }
@@ -278,7 +306,7 @@ where
 /// dropped then. `made` gets the future before its first poll.
 pub(crate) fn try_spawn_on<F, P>(
     pool: &Arc<Shared>,
-    entity: &Arc<dyn Entity>,
+    entity: Option<&Arc<dyn Entity>>,
     future: F,
     push: P,
     made: impl FnOnce(&Weak<dyn Joinable>),
@@ -288,7 +316,7 @@ where
     F::Output: Send + 'static,
     P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
 {
-    let (outcome, spawned) = new_spawned(pool, Some(entity), future, push);
+    let (outcome, spawned) = new_spawned(pool, entity, future, push);
     let joinable: Weak<dyn Joinable> = Arc::<Spawned<F, P>>::downgrade(&spawned);
     made(&joinable);
     spawned.enqueue()?;
@@ -305,6 +333,7 @@ fn new_spawned<F, P>(
 where
     F: Future,
 {
+    pool.thread_context().count_spawned();
     let outcome = Arc::new(JoinState::default());
     let spawned = Arc::new(Spawned {
         pool: Arc::clone(pool),
@@ -452,6 +481,7 @@ impl<F: Future, P> Drop for Spawned<F, P> {
     fn drop(&mut self) {
         let future = lock(&self.future).take();
         end(&self.pool, future, &self.outcome, Err(JoinError::Dropped));
+        self.pool.thread_context().count_freed();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod shutdown;
 mod leftovers;
+mod described;
 mod ending;
 mod in_flight_push;
 mod registry;
@@ -10,6 +11,7 @@ mod shutdown_thread;
 mod subscriptions;
 pub(in crate::pool) mod labelled;
 
+pub(crate) use described::{DescribedParts, Describes};
 pub(crate) use in_flight_push::InFlightPush;
 pub use leftovers::Leftover;
 pub(crate) use registry::EntityRegistry;

@@ -25,6 +25,9 @@ pub(crate) struct WorkerMetrics {
     /// Dropped because the pool is shut down.
     pub(in crate::pool) abandoned: AtomicU64,
     pub(in crate::pool) stolen: AtomicU64,
+    /// Futures that were spawned, and those that were freed, by whichever worker.
+    pub(in crate::pool) spawned: AtomicU64,
+    pub(in crate::pool) freed: AtomicU64,
     /// The time between clock readings in which the worker ran something.
     pub(in crate::pool) busy_ns: AtomicU64,
     /// An estimate of the time in which the worker chose what to run.

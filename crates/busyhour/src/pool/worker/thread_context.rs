@@ -75,6 +75,14 @@ impl<'a> ThreadContext<'a> {
         self.metrics().add(|metrics| &metrics.dropped, tasks);
     }
 
+    pub(in crate::pool) fn count_spawned(self) {
+        self.metrics().add(|metrics| &metrics.spawned, 1);
+    }
+
+    pub(in crate::pool) fn count_freed(self) {
+        self.metrics().add(|metrics| &metrics.freed, 1);
+    }
+
     /// Counts a refused task.
     pub(crate) fn count_rejected(self) {
         self.metrics().add(|metrics| &metrics.rejected, 1);

@@ -18,7 +18,7 @@ pub(super) use section::{EndedSection, WaitingSection};
 use super::{Serializer, StatefulSerializer};
 use crate::{
     pool::{JoinHandle, PushError, try_spawn_on},
-    task::{Reason, Rejected, Task},
+    task::{Rejected, Task},
 };
 
 /// The future that a closure makes for an [exclusive
@@ -109,13 +109,11 @@ impl Serializer {
             true => kept.push_poll(task),
         };
         let made = Arc::clone(&section);
-        let spawned = try_spawn_on(&pool, &entity, exclusive(future, section), push, |future| {
+        let future = exclusive(future, section);
+        let spawned = try_spawn_on(&pool, Some(&entity), future, push, |future| {
             made.set_future(future);
         });
-        spawned.map_err(|reason| match reason {
-            Reason::Full => PushError::Full,
-            Reason::ShutDown => PushError::ShutDown,
-        })
+        spawned.map_err(PushError::from)
     }
 }
 

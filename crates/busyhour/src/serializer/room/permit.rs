@@ -15,6 +15,19 @@ use crate::{
 };
 
 /// Waits for room; from [`Serializer::reserve`].
+///
+/// ```
+/// use busyhour::{pool::TaskPool, serializer::Reserve};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let calls = pool.serializer("calls").capacity(1).build().unwrap();
+/// let waits: Reserve = calls.reserve();
+/// let permit = waits.await.unwrap();
+/// let message = "made only when there is a place for it".to_owned();
+/// permit.push(move || println!("{message}")).unwrap();
+/// # });
+/// ```
 #[must_use = "it waits only when it is awaited"]
 pub struct Reserve {
     core: Arc<Core>,
@@ -105,6 +118,35 @@ impl Permit {
         self.push_task(Task::new(f)).map_err(PushError::from)
     }
 
+    /// Uses the place for `f`, and returns a handle of its result; see
+    /// [`Serializer::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`PushError::ShutDown`] if the pool or the group is shutting down by
+    /// now; `f` is then dropped.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").capacity(1).build().unwrap();
+    /// for number in 0..10 {
+    ///     let answer = calls.reserve().await.unwrap().run(move || number + 1).unwrap();
+    ///     assert_eq!(answer.await, Ok(number + 1));
+    /// }
+    /// # });
+    /// ```
+    pub fn run<R, F>(self, f: F) -> Result<JoinHandle<R>, PushError>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let (serializer, first) = self.into_first_poll()?;
+        serializer.spawn_bounded(async move { f() }, first)
+    }
+
     /// Uses the place for a future that keeps the serializer for itself; see
     /// [`Serializer::spawn_exclusive`].
     ///
@@ -130,16 +172,29 @@ impl Permit {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let Some(core) = self.core.clone() else {
-            return Err(PushError::ShutDown);
-        };
+        let (serializer, first) = self.into_first_poll()?;
+        serializer.spawn_section(future, first)
+    }
+
+    /// What queues the first poll of a future in the place.
+    #[expect(clippy::type_complexity, reason = "a pair that is taken apart at once")]
+    fn into_first_poll(
+        self,
+    ) -> Result<
+        (
+            Serializer,
+            impl Fn(Task) -> Result<(), Rejected> + Send + Sync,
+        ),
+        PushError,
+    > {
+        let core = self.core.clone().ok_or(PushError::ShutDown)?;
         // Only the first poll uses it.
         let place = Mutex::new(Some(self));
         let first = move |task| {
             let permit = lock(&place).take();
             permit.expect("one first poll").push_task(task)
         };
-        Serializer { core }.spawn_section(future, first)
+        Ok((Serializer { core }, first))
     }
 
     fn push_task(mut self, task: Task) -> Result<(), Rejected> {

@@ -65,7 +65,7 @@ impl TimerDelivery {
     fn call(&self, work: Work) -> (Result<Again, Work>, Option<Payload>) {
         locked_shard::assert_none();
         match work {
-            Work::Once { task, executor } => {
+            Work::Once { task, executor, .. } => {
                 debug_assert!(executor.is_none(), "the driver took it for the delivery");
                 let outcome = catch_unwind(AssertUnwindSafe(|| task.run()));
                 (Err(Work::Away(Runner::NOBODY)), outcome.err())

@@ -4,7 +4,7 @@ use super::{
     again::Again,
     delivery::TimerDelivery,
     locked_shard::isolate,
-    record::{REFUSED_RETRY, Runner, TimerPhase, TimerRecord, Work, panics},
+    record::{DeliveryBound, REFUSED_RETRY, Runner, TimerPhase, TimerRecord, Work, panics},
     shard::{TimerCounters, TimerShard, TimerShardState},
     timer_service::{BATCH, Service},
 };
@@ -98,6 +98,7 @@ impl Service {
     ) -> Option<Due> {
         let timer = state.deliver_due(until, now)?;
         let record = state.queue.get_mut(timer)?;
+        let bound = record.bound();
         let Some(executor) = record.take_executor() else {
             return state.end(timer).map(Due::Ended);
         };
@@ -107,7 +108,7 @@ impl Service {
             timer,
         };
         let delivery = TimerDelivery::new(Arc::clone(self), handle, record.round);
-        Some(Due::Callback(delivery, executor))
+        Some(Due::Callback(delivery, executor, bound))
     }
 
     /// The work of a delivery; `None` if the timer was cancelled or moved
@@ -215,7 +216,7 @@ struct Delivered {
 
 /// A due timer, taken from its shard.
 enum Due {
-    Callback(TimerDelivery, Arc<dyn Executor>),
+    Callback(TimerDelivery, Arc<dyn Executor>, DeliveryBound),
     /// A future's timer: its waker is in the record.
     Ended(TimerRecord),
 }
@@ -224,7 +225,9 @@ impl Due {
     /// Calls the user's executor or waker; a panic ends that call only.
     fn deliver(self, service: &Service) {
         match self {
-            Self::Callback(delivery, executor) => deliver(delivery, executor, service),
+            Self::Callback(delivery, executor, bound) => {
+                deliver(delivery, (executor, bound), service);
+            }
             Self::Ended(record) => {
                 debug_assert_eq!(record.phase, TimerPhase::Delivered);
                 service.count_panics(record.discard());
@@ -233,13 +236,21 @@ impl Due {
     }
 }
 
-fn deliver(delivery: TimerDelivery, executor: Arc<dyn Executor>, service: &Service) {
+fn deliver(
+    delivery: TimerDelivery,
+    (executor, bound): (Arc<dyn Executor>, DeliveryBound),
+    service: &Service,
+) {
     let delivered = Delivered {
         handle: delivery.handle(),
         round: delivery.round(),
     };
     let task = Task::new(move || delivery.run());
-    match isolate(|| executor.execute(task)) {
+    let executed = isolate(|| match bound {
+        DeliveryBound::Bounded => executor.execute(task),
+        DeliveryBound::Unbounded => executor.execute_unbounded(task),
+    });
+    match executed {
         Some(Ok(())) => service.count_panics(panics(|| drop(executor))),
         Some(Err(Rejected { task, reason })) => {
             service.refused(&delivered, reason, executor);

@@ -15,5 +15,5 @@ mod listing;
 mod model;
 
 pub(in crate::timer) use listing::ListCursor;
-pub(in crate::timer) use record::{Repeat, Work};
+pub(in crate::timer) use record::{DeliveryBound, Repeat, Work};
 pub(in crate::timer) use timer_service::{Add, Service};

@@ -2,7 +2,7 @@
 //! this has the arguments in prose.
 
 use super::{
-    record::{Repeat, Work},
+    record::{DeliveryBound, Repeat, Work},
     timer_service::{Add, Service},
 };
 use crate::{
@@ -85,6 +85,7 @@ impl World {
         let work = Work::Once {
             task: Task::new(callback),
             executor: Some(executor),
+            bound: DeliveryBound::Bounded,
         };
         add(&self.service, 0, work)
     }

@@ -53,12 +53,21 @@ pub(in crate::timer) enum Work {
     Once {
         task: Task,
         executor: Option<Arc<dyn Executor>>,
+        bound: DeliveryBound,
     },
     Repeat(Box<Repeat>),
     /// Wakes a future, on the driver's own thread: a waker only queues.
     Wake(Waker),
     /// Taken by the thread that runs it.
     Away(Runner),
+}
+
+/// Whether an executor's bound holds for a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::timer) enum DeliveryBound {
+    Bounded,
+    /// For what the library itself must not lose.
+    Unbounded,
 }
 
 /// A periodic timer's callback and its rule.
@@ -88,6 +97,13 @@ impl TimerRecord {
             Work::Once { executor, .. } => executor.take(),
             Work::Repeat(repeat) => Some(Arc::clone(&repeat.executor)),
             Work::Wake(_) | Work::Away(_) => None,
+        }
+    }
+
+    pub(super) fn bound(&self) -> DeliveryBound {
+        match &self.work {
+            Work::Once { bound, .. } => *bound,
+            _ => DeliveryBound::Bounded,
         }
     }
 
@@ -159,7 +175,7 @@ impl Work {
     #[must_use = "panics are counted"]
     pub(super) fn discard(self) -> u64 {
         match self {
-            Self::Once { task, executor } => panics(|| drop(task)) + panics(|| drop(executor)),
+            Self::Once { task, executor, .. } => panics(|| drop(task)) + panics(|| drop(executor)),
             Self::Repeat(repeat) => {
                 let Repeat { run, executor, .. } = *repeat;
                 panics(|| drop(run)) + panics(|| drop(executor))
