@@ -6,6 +6,7 @@ use std::{
 };
 
 mod crates;
+mod examples;
 mod forbidden_words;
 mod header;
 mod invariants;

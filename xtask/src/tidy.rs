@@ -11,6 +11,7 @@ use ignore::WalkBuilder;
 
 use crate::{
     crates::{check_crates, listed},
+    examples::check_examples,
     forbidden_words::FORBIDDEN_WORDS,
     header::check_header,
     invariants::check_invariants,
@@ -61,6 +62,7 @@ pub fn check(root: &Path) -> Vec<String> {
     complaints.extend(check_walks(&tree));
     complaints.extend(check_invariants(&tree));
     complaints.extend(check_named_tests(&tree));
+    complaints.extend(check_examples(&tree));
     complaints.extend(check_seeds(&tree));
     complaints.extend(check_glossary(&tree));
     complaints.extend(stale_unsafe_entries(&tree));

@@ -33,10 +33,8 @@ where
 impl Spawn for OnPool {
     fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
         // The bound of the pool holds here, as the trait can tell of it.
-        match self.pool.try_spawn(future) {
-            Ok(handle) => Ok(drop(handle)),
-            Err(_) => Err(SpawnError::shutdown()),
-        }
+        let spawned = self.pool.try_spawn(future).map(drop);
+        spawned.map_err(|_| SpawnError::shutdown())
     }
 }
 

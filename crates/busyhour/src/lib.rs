@@ -119,5 +119,6 @@ struct Readme;
 #[doc = include_str!("../../../docs/book/src/library/simulation.md")]
 #[doc = include_str!("../../../docs/book/src/library/from-tokio.md")]
 #[doc = include_str!("../../../docs/book/src/library/from-actors.md")]
+#[doc = include_str!("../../../docs/book/src/library/from-akka.md")]
 #[doc = include_str!("../../../docs/book/src/library/from-go.md")]
 struct Book;
