@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Checks packaging/monitoring: the alert rules by promtool, and each query of the dashboard and of the rules in a real
-# Prometheus that scrapes a server under a small load.
+# Checks packaging/monitoring: the alert rules by promtool, the dashboard by Grafana's own types, and each query of the
+# dashboard and of the rules in a real Prometheus that scrapes a server under a small load.
 # usage: scripts/monitoring.sh [PROGRAM]     PROGRAM: target/debug/busyhour unless told
+#
+# Needs Python with venv; grafana-foundation-sdk goes to target/grafana.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath "${1:-target/debug/busyhour}")
@@ -11,6 +13,10 @@ trap 'kill "${running[@]}" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
 promtool check rules packaging/monitoring/alerts.yml
 promtool test rules packaging/monitoring/alerts.test.yml
+
+[ -e target/grafana/installed ] || { python3 -m venv target/grafana &&
+  target/grafana/bin/pip --quiet install 'grafana-foundation-sdk==1769699998!10.1.0' && touch target/grafana/installed; }
+target/grafana/bin/python scripts/grafana-dashboard.py
 
 "$program" serve --quiet --sip-listen 127.0.0.1:0 --iax2-listen off --http-listen 127.0.0.1:0 --http-socket off \
   --sip-auth open --store-path "$work/busyhour.db" >"$work/ready" 2>"$work/log" &
