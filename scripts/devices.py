@@ -4,9 +4,10 @@
 usage: [BUSYHOUR=target/release/busyhour] scripts/devices.py [DEVICES] [ROUNDS]
 
 Makes a database with DEVICES registered devices (a million unless told), starts a server on it, and asks what the view asks: the
-first page in each order, page after page, searches that find many, one and none, the filters; each ROUNDS times. Prints how
-long the start took, the median and the longest time of each, and how long a registration takes while somebody searches.
-Fails if a page is not what it should be.
+very first page, which makes the rows, and a registration meanwhile; the first page in each order, page after page, searches that
+find many, one and none, the filters, each ROUNDS times; and pages while devices register as fast as one client can. Prints how
+long the start took, the median and the longest time of each, how long a registration takes while somebody searches, and the memory
+of the rows. Fails if a page is not what it should be.
 """
 import json
 import os
@@ -72,6 +73,10 @@ class Server:
         self.process.terminate()
         self.process.wait()
 
+    def stats(self):
+        with urllib.request.urlopen(f"http://{self.http}/api/v1/stats", timeout=600) as answer:
+            return json.load(answer)
+
     def page(self, **wanted):
         query = urllib.parse.urlencode({"limit": PAGE, **wanted})
         begin = time.monotonic()
@@ -92,15 +97,17 @@ def fill(path):
         database.executemany("INSERT INTO lease VALUES (?, 1, 3600, ?, 0)", ((n, ends) for n in range(1, DEVICES + 1)))
 
 
-def register(server, number):
+def register(server, number, expires=3600):
     """The time until a telephone that is not among them has its 200."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as telephone:
         telephone.settimeout(60)
         telephone.bind(("127.0.0.1", 0))
         own = "%s:%d" % telephone.getsockname()
+        contact = f"<sip:other{number}@{own}>" if expires else "*"
         text = (f"REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{number}\r\nMax-Forwards: 70\r\n"
                 f"From: <sip:other{number}@example.com>;tag=a\r\nTo: <sip:other{number}@example.com>\r\nCall-ID: other{number}\r\n"
-                f"CSeq: 1 REGISTER\r\nContact: <sip:other{number}@{own}>\r\nContent-Length: 0\r\n\r\n")
+                f"CSeq: {1 if expires else 2} REGISTER\r\nContact: {contact}\r\n"
+                f"Expires: {expires}\r\nContent-Length: 0\r\n\r\n")
         begin = time.monotonic()
         telephone.sendto(text.encode(), server.sip)
         answer = telephone.recv(65536).decode()
@@ -147,6 +154,20 @@ def measure(server):
         ("filter: registered", {"state": "registered"}, DEVICES),
         ("filter: over TCP", {"transport": "tcp"}, 0),
     ]
+    first, begun = [], threading.Event()
+    thread = threading.Thread(target=lambda: (begun.set(), first.append(server.page()[1])))
+    thread.start()
+    begun.wait()
+    meanwhile = []
+    while thread.is_alive():
+        meanwhile.append(register(server, 1000 + len(meanwhile)))
+    thread.join()
+    tell("the very first page", first)
+    tell(f"a registration meanwhile, {len(meanwhile)} of them", meanwhile)
+    rows = server.stats()["device_index"]
+    print(f"{rows['row_count']} rows of {rows['row_bytes'] // rows['row_count']} bytes")
+    for number in range(len(meanwhile)):
+        register(server, 1000 + number, expires=0)
     for name, wanted, matches in asked:
         times = []
         for _ in range(ROUNDS):
@@ -177,6 +198,23 @@ def measure(server):
     is_over.set()
     thread.join()
     tell("a registration while somebody searches", times)
+    is_over.clear()
+    registered = []
+
+    def storm():
+        while not is_over.is_set():
+            registered.append(register(server, 10_000 + len(registered)))
+
+    thread = threading.Thread(target=storm)
+    thread.start()
+    begin = time.monotonic()
+    times = [server.page()[1] for _ in range(40)]
+    rate = len(registered) / (time.monotonic() - begin)
+    is_over.set()
+    thread.join()
+    tell(f"first page by name while {rate:.0f} a second register", times)
+    one = f"other{9_999 + len(registered)}"
+    check(server.page(search=one)[0]["match_count"] == 1, f"{one} has its 200 and is not found")
 
 
 main()

@@ -1,5 +1,5 @@
 //! The memory of an idle contact, counted in bytes. If many contacts end at one
-//! instant, all of them end. What a page of the list of devices takes: with
+//! instant, all of them end. What a search for devices takes, until five minutes after the last one, and what a page: with
 //! `BUSYHOUR_TEST_SCALE=12 cargo test --release -p busyhour-server --test contact_memory -- --nocapture`
 //! there are a million devices, and it prints the processor time of a page.
 
@@ -26,7 +26,7 @@ fn a_contact_takes_less_than_400_bytes_which_are_returned_at_its_end() {
     assert!((100..400).contains(&each), "{each} bytes each");
     let stats = world.server.stats();
     assert_eq!(stats.registrar.binding_count, u64::from(4 * many));
-    look_at_pages(&world.server);
+    look_at_pages(&world);
 
     let end = measure(|| world.pass(LIFE));
     let stats = world.server.stats();
@@ -38,8 +38,10 @@ fn a_contact_takes_less_than_400_bytes_which_are_returned_at_its_end() {
     assert!(back > each / 2, "{back} of {each} bytes were returned");
 }
 
-/// However many devices there are, a page takes no more memory.
-fn look_at_pages(server: &Server) {
+/// Whoever searches first makes rows, which end some time after the last search. However many devices there are, a page
+/// takes no more memory.
+fn look_at_pages(world: &World) {
+    let server = &world.server;
     let first = DeviceQuery {
         limit: 100,
         ..DeviceQuery::default()
@@ -60,6 +62,17 @@ fn look_at_pages(server: &Server) {
         ("by their end", by(DeviceOrder::Expires, false)),
         ("searched", search),
     ];
+    let rows = measure(|| drop(server.find_devices(&first)));
+    let each = rows.bytes_current / i64::from(4 * many());
+    println!("{each} bytes for the row of each");
+    assert!(
+        (100..220).contains(&each),
+        "{each} bytes for the row of each"
+    );
+    let stats = server.stats().device_index;
+    assert_eq!(stats.row_count, u64::from(4 * many()));
+    let uncounted = rows.bytes_current - stats.row_bytes as i64;
+    assert!(uncounted.abs() < 1 << 20, "{stats:?} of {rows:?}");
     for (name, query) in queries {
         let (mut page, begun) = (DevicePage::default(), processor_ns());
         let taken = measure(|| page = server.find_devices(&query));
@@ -74,6 +87,9 @@ fn look_at_pages(server: &Server) {
         assert_eq!(page.devices.len(), wanted, "{name}");
         assert!(taken.bytes_max < 1 << 20, "{name}: {taken:?}");
     }
+    let end = measure(|| world.pass(Duration::from_secs(301)));
+    assert_eq!(server.stats().device_index.row_bytes, 0);
+    assert!(-end.bytes_current > rows.bytes_current / 2, "{end:?}");
 }
 
 /// How long this thread has run.

@@ -3,6 +3,8 @@
 
 #[path = "server/credentials.rs"]
 mod credentials;
+#[path = "server/device_pages.rs"]
+mod device_pages;
 #[path = "support/exchange.rs"]
 mod exchange;
 #[path = "support/log_lines.rs"]

@@ -25,6 +25,7 @@ use super::{
         device_context::{DeviceContext, FlowEnded},
         devices::Devices,
         flows::Flows,
+        listing::device_index::DeviceIndex,
         state_topics::StateTopics,
     },
     dns::lookups::{LOOKUPS_MAX, Lookups},
@@ -158,13 +159,15 @@ pub(super) fn assemble(
         bounds.count(PUSH_WAITING_MAX),
         clock.clone(),
     ));
+    let table = devices(
+        &runtime,
+        &bounds,
+        &secrets,
+        (&domains, kept.cluster.is_some()),
+    );
     let devices = Arc::new(DeviceContext {
-        table: devices(
-            &runtime,
-            &bounds,
-            &secrets,
-            (&domains, kept.cluster.is_some()),
-        ),
+        index: DeviceIndex::new(table.shard_count()),
+        table,
         flows: Flows::new(&config, secrets.seed("flows")),
         topics,
         compositor,

@@ -76,6 +76,7 @@ pub use config::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, MediaConfig, ServerConfig,
 };
 pub use credentials::{CredentialsConfig, CredentialsMistake, CredentialsStats};
+pub use device::listing::device_search::DeviceSearch;
 pub use device::listing::search::{
     DeviceContact, DeviceOrder, DevicePage, DeviceQuery, DeviceReach, DeviceView,
 };
@@ -108,9 +109,9 @@ pub use stats::listing::{Listed, Listing, NamedPage};
 pub(crate) use stats::nanos;
 pub use stats::queues::{ALL_QUEUES, QueueView};
 pub use stats::{
-    CallOutcomeStats, CallRecordStats, CallStats, CaptureStats, ChangeStats, DnsStats, HintStats,
-    HistogramBucket, HistogramStats, HttpStats, MailboxStats, PublishStats, QueueKindStats,
-    RegistrarStats, ServerStats, TrafficStats, WatchStats,
+    CallOutcomeStats, CallRecordStats, CallStats, CaptureStats, ChangeStats, DeviceIndexStats,
+    DnsStats, HintStats, HistogramBucket, HistogramStats, HttpStats, MailboxStats, PublishStats,
+    QueueKindStats, RegistrarStats, ServerStats, TrafficStats, WatchStats,
 };
 pub(crate) use steady::steady_time;
 pub use tenant::{
@@ -124,14 +125,11 @@ pub use webhook::{
     WebhookTestResult, WebhookView,
 };
 
-use self::core::Core;
+use self::{core::Core, device::listing::search::address_named};
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
 use busyhour_cluster::Partition;
-use busyhour_registrar::{
-    address_of_record,
-    watch::{Mailbox, MessageSummary},
-};
-use busyhour_sip::{Flow, ParseError, Uri};
+use busyhour_registrar::watch::{Mailbox, MessageSummary};
+use busyhour_sip::{Flow, ParseError};
 use busyhour_store::{
     CallRecordQuery, CallRecordRow, Completion, Refused, SettingKind, SettingListener, Store,
     StoreError,
@@ -393,12 +391,7 @@ impl Server {
     /// The address of record that a text names: `sip:alice@example.com`, `alice@example.com`,
     /// or `alice` at the first domain; `None` if it names none of ours.
     pub fn address_of_record(&self, text: &str) -> Option<String> {
-        let uri = match (text.contains(':'), text.contains('@')) {
-            (true, _) => text.to_owned(),
-            (false, true) => format!("sip:{text}"),
-            (false, false) => format!("sip:{text}@{}", self.core.domains.first()?),
-        };
-        address_of_record(&Uri::parse(&uri)?, &self.core.domains).ok()
+        address_named(text, &self.core.domains)
     }
 
     /// Valid bindings of this canonical address of record.

@@ -4,6 +4,7 @@ pub(super) mod call_stats;
 pub(super) mod change_stats;
 pub(super) mod capture_stats;
 pub(super) mod counters;
+pub(super) mod device_index_stats;
 pub(super) mod dns_stats;
 pub(super) mod histogram;
 pub(super) mod latency;
@@ -16,6 +17,7 @@ pub(super) mod serializer_kind;
 pub use call_stats::{CallOutcomeStats, CallRecordStats, CallStats};
 pub use capture_stats::CaptureStats;
 pub use change_stats::ChangeStats;
+pub use device_index_stats::DeviceIndexStats;
 pub use dns_stats::DnsStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
@@ -63,6 +65,8 @@ pub struct ServerStats {
     pub capture: CaptureStats,
     /// Other servers and gateways that are trusted.
     pub peers: PeerStats,
+    /// By what devices are searched.
+    pub device_index: DeviceIndexStats,
     /// Lookups of next hops that have names.
     pub dns: DnsStats,
     /// Domains with settings of their own.
@@ -592,6 +596,7 @@ impl Core {
             calls: self.load.count_calls(self.calls.stats()),
             capture: self.responder.tap().stats(),
             peers: self.peers.stats(),
+            device_index: self.devices.index.stats(),
             dns: self.lookups.stats(),
             tenants: self.tenant_stats(),
             media: self.calls.relays.stats(),

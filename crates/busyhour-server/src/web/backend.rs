@@ -1,4 +1,7 @@
-use super::{AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi};
+use super::{
+    AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi,
+    on_worker::Portions,
+};
 use crate::server::{
     AddressOwner, CallView, ChangeReader, ChangeRequest, ClusterNodeView, DevicePage, DeviceQuery,
     DeviceView, FailureView, PeerView, QueueView, RegistrarView, RelayView, RemovalListener,
@@ -38,13 +41,13 @@ pub trait Backend: Send + Sync + 'static {
         BindingPage::default()
     }
 
-    /// Devices for operators. It may take long.
-    fn find_devices(&self, _query: &DeviceQuery) -> DevicePage {
-        DevicePage::default()
+    /// A page of devices for operators, in portions of a few milliseconds.
+    fn find_devices(&self, _query: DeviceQuery) -> Portions<DevicePage> {
+        Box::new(|| Some(DevicePage::default()))
     }
 
     /// The device of a canonical address of record, if it is registered or has an account in the
-    /// store. It looks at every watcher.
+    /// store.
     fn device(&self, _aor: &str) -> Option<DeviceView> {
         None
     }
@@ -202,8 +205,9 @@ impl Backend for Server {
         self.bindings_at(aor).into()
     }
 
-    fn find_devices(&self, query: &DeviceQuery) -> DevicePage {
-        self.find_devices(query)
+    fn find_devices(&self, query: DeviceQuery) -> Portions<DevicePage> {
+        let mut search = self.search_devices(query);
+        Box::new(move || search.go_on())
     }
 
     fn device(&self, aor: &str) -> Option<DeviceView> {

@@ -57,6 +57,7 @@ pub use graph::graphs::{GraphOptions, Graphs};
 pub use graph::pmcd_address::PmcdAddress;
 pub use graph::pmcd_source::PmcdSource;
 pub use local_socket::{LocalSocket, default_socket, process_of, socket_folders};
+pub use on_worker::Portions;
 pub use telephone::Telephone;
 pub use token::{Scope, Token};
 

@@ -1,6 +1,9 @@
 //! The directory of accounts: those of the store, then those of the configuration.
 
-use super::realm_accounts::{Difference, RealmAccounts, in_domain};
+use super::{
+    changed_accounts::ChangedAccounts,
+    realm_accounts::{Difference, RealmAccounts, in_domain},
+};
 use busyhour_registrar::{Domains, Tenant, UserNames};
 use busyhour_sip::auth::Secret;
 use busyhour_store::{Account, AccountNews, AccountRange};
@@ -43,6 +46,8 @@ pub(in crate::server) struct AccountDirectory {
     domains: Domains,
     stored: RwLock<Stored>,
     configured: Arc<dyn Accounts>,
+    /// For whoever keeps something of each account.
+    pub(in crate::server) changed: ChangedAccounts,
 }
 
 #[derive(Default)]
@@ -69,6 +74,7 @@ impl AccountDirectory {
             domains,
             stored: RwLock::default(),
             configured,
+            changed: ChangedAccounts::default(),
         };
         directory.rules_changed();
         directory.learn(AccountNews::Range(AccountRange::all(accounts)));
@@ -82,12 +88,14 @@ impl AccountDirectory {
             AccountNews::Put(account) => {
                 let now = account.clone();
                 let before = self.write().put(&self.realm, account);
+                self.changed.note(|| self.full_name(&now));
                 self.difference(before.as_ref(), Some(&now))
                     .into_iter()
                     .collect()
             }
             AccountNews::Removed { username, realm } => {
                 let before = self.write().remove(&self.realm, &username, &realm);
+                self.changed.note(|| self.full_name(before.as_ref()?));
                 self.difference(before.as_ref(), None).into_iter().collect()
             }
             AccountNews::Range(range) => self.put_range(range),
@@ -105,10 +113,12 @@ impl AccountDirectory {
             gone.remove(&(account.realm.clone(), account.username.clone()));
             let now = account.clone();
             let before = stored.put(&self.realm, account);
+            self.changed.note(|| self.full_name(&now));
             differences.extend(self.difference(before.as_ref(), Some(&now)));
         }
         for (realm, username) in gone {
             let before = stored.remove(&self.realm, &username, &realm);
+            self.changed.note(|| self.full_name(before.as_ref()?));
             differences.extend(self.difference(before.as_ref(), None));
         }
         differences
@@ -199,6 +209,30 @@ impl AccountDirectory {
         for (realm, accounts) in &mut stored.others {
             accounts.write_names_as(names(self.domains.tenant_of_realm(realm).as_ref()));
         }
+        drop(stored);
+        self.changed.note_all();
+    }
+
+    /// An account by the name by which [`page`](Self::page) goes on behind it; `None` where no domain of ours has it.
+    pub(in crate::server) fn full_name(&self, account: &Account) -> Option<String> {
+        if account.realm == self.realm {
+            return Some(account.username.clone());
+        }
+        let tenant = self.domains.tenant_of_realm(&account.realm)?;
+        Some(format!("{}@{}", account.username, tenant.name))
+    }
+
+    /// At most `limit` names of stored accounts behind the name `after`.
+    pub(in crate::server) fn names(&self, after: Option<&str>, limit: usize) -> Vec<String> {
+        let page = self.page(after, limit);
+        page.iter()
+            .filter_map(|account| self.full_name(account))
+            .collect()
+    }
+
+    /// Whether a stored account is disabled; `None` if there is none.
+    pub(in crate::server) fn is_stored_disabled(&self, name: &str) -> Option<bool> {
+        self.with(name, |account| account.is_disabled)
     }
 
     pub(in crate::server) fn realm(&self) -> &str {

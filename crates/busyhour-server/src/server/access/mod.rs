@@ -5,6 +5,7 @@ pub(in crate::server) mod accounts;
 pub(in crate::server) mod account_policy;
 pub(in crate::server) mod admission;
 mod asking;
+pub(super) mod changed_accounts;
 pub(in crate::server) mod nonces;
 pub(in crate::server) mod logins;
 pub(in crate::server) mod failures;

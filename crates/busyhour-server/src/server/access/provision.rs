@@ -40,11 +40,9 @@ impl Server {
     }
 
     fn view(&self, account: &Account) -> AccountView {
-        let domains = self.core.accounts.directory.domains();
-        let tenant = domains.tenant_of_realm(&account.realm);
         let mut view = account.view();
-        if let Some(tenant) = tenant {
-            view.user = format!("{}@{}", account.username, tenant.name);
+        if let Some(name) = self.core.accounts.directory.full_name(account) {
+            view.user = name;
         }
         view
     }

@@ -6,7 +6,8 @@
 //! turn that has begun: it has every part that it needs until it is done.
 
 use super::{
-    Device, compositor::Compositor, devices::Devices, flows::Flows, state_topics::StateTopics,
+    Device, compositor::Compositor, devices::Devices, flows::Flows,
+    listing::device_index::DeviceIndex, state_topics::StateTopics,
 };
 use crate::server::{
     access::account_policy::AccountPolicy, behind::upstream::Upstream, change::changes::Changes,
@@ -22,6 +23,8 @@ use std::sync::{Arc, OnceLock};
 /// that they share with the rest of the server.
 pub(in crate::server) struct DeviceContext {
     pub(in crate::server) table: Devices,
+    /// What people search.
+    pub(in crate::server) index: DeviceIndex,
     pub(in crate::server) flows: Flows,
     pub(in crate::server) topics: StateTopics,
     pub(in crate::server) compositor: Compositor,

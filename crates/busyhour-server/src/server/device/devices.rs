@@ -6,7 +6,12 @@
 //! the wait for a strand is short. And each shard of the table has one expiry timer,
 //! for the device whose deadline comes first.
 
-use super::{Device, device_context::DeviceContext, device_request::DeviceRequest};
+use super::{
+    Device,
+    device_context::DeviceContext,
+    device_request::DeviceRequest,
+    listing::changed_devices::{ChangedDevices, ToRead},
+};
 use crate::server::{
     expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::shares::{Excess, Holder, Holders, Shares},
@@ -22,7 +27,10 @@ use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use std::{
     hash::BuildHasher,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -42,6 +50,8 @@ pub(in crate::server) struct Devices {
     domains: Domains,
     /// Then a shard has devices of one partition.
     is_in_cluster: bool,
+    /// Some shard notes which devices change.
+    is_indexed: AtomicBool,
     /// Requests that may wait for one device.
     pub(super) queue_len_max: usize,
 }
@@ -50,6 +60,8 @@ pub(in crate::server) struct Devices {
 struct DeviceShard {
     table: HashTable<DeviceEntry>,
     expiry_timer: ExpiryTimer,
+    /// For the index of devices, while there is one.
+    changed: ChangedDevices,
 }
 
 struct DeviceEntry {
@@ -80,6 +92,7 @@ impl Devices {
             holders,
             domains,
             is_in_cluster,
+            is_indexed: AtomicBool::new(false),
             queue_len_max,
         }
     }
@@ -160,6 +173,55 @@ impl Devices {
             devices.extend(lock(shard).table.iter().map(|entry| entry.device.clone()));
         }
         Some(devices)
+    }
+
+    /// Notes that the contacts of a device are others, or last longer. Called under the lock of the device, before anybody
+    /// is told: who reads the index after that finds the note, and waits for that lock.
+    pub(super) fn note_changed(&self, device: &Arc<Device>) {
+        if self.is_indexed.load(Ordering::Relaxed) {
+            self.shard(device.hash()).changed.note(device);
+        }
+    }
+
+    /// From now on the changes of a shard are noted, or no more.
+    pub(super) fn note_changes(&self, shard: usize, is_on: bool) {
+        if is_on {
+            self.is_indexed.store(true, Ordering::Relaxed);
+        }
+        lock(&self.shards[shard]).changed.turn(is_on);
+    }
+
+    /// No changes are noted, but those of shards that begin to note them from now on.
+    pub(super) fn is_indexed_no_more(&self) {
+        self.is_indexed.store(false, Ordering::Relaxed);
+    }
+
+    /// Every device of a shard is to be read again.
+    pub(super) fn forget_changes(&self, shard: usize) {
+        lock(&self.shards[shard]).changed.forget();
+    }
+
+    /// What has changed in a shard since this was asked last.
+    pub(super) fn changed(&self, shard: usize) -> ToRead {
+        lock(&self.shards[shard]).changed.take()
+    }
+
+    pub(in crate::server) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The shard of an address of record.
+    pub(super) fn shard_of(&self, aor: &str) -> usize {
+        shard_of(self.hash(aor))
+    }
+
+    /// Hashes as nobody outside can.
+    pub(super) fn hasher(&self) -> FixedState {
+        self.hasher.clone()
+    }
+
+    pub(super) fn timers(&self) -> &Timers {
+        &self.timers
     }
 
     /// The devices of a partition, in a cluster.

@@ -65,13 +65,15 @@ impl Device {
         self.end_unregistered(context, state);
     }
 
-    /// Enters the device in the flows that it has now, and removes it from others.
+    /// Enters the device in the flows that it has now, and removes it from others. Called for every change of its
+    /// bindings, before anybody is told of it.
     pub(super) fn follow_flows(
         self: &Arc<Self>,
         context: &DeviceContext,
         before: &Bindings,
         next: &Bindings,
     ) {
+        context.table.note_changed(self);
         // A refresh changes none of them, and takes one look at each.
         let of = |bindings| flows(bindings, &context.flows);
         let only = |bindings| of(bindings).map(|(flow, _)| flow);

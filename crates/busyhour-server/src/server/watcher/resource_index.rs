@@ -1,4 +1,4 @@
-//! Which watchers a resource has, for who asks about its watchers: without it each question
+//! Which watchers a resource has, for who asks about its watchers or how many there are: without it each question
 //! would look at all watchers of the server.
 
 use super::Watcher;
@@ -28,11 +28,10 @@ impl ResourceIndex {
         }
     }
 
-    /// Of what a subscription watches; `None` if nobody may ask about its watchers.
+    /// Of what a subscription watches; `None` if that is a list.
     pub(super) fn hash_of(&self, subscription: &Subscription) -> Option<ResourceHash> {
-        let package = subscription.package();
-        let is_told = package.watchers().is_some() && !subscription.is_of_list();
-        is_told.then(|| self.hash(package, subscription.device()))
+        let is_one = !subscription.is_of_list();
+        is_one.then(|| self.hash(subscription.package(), subscription.device()))
     }
 
     pub(super) fn hash(&self, package: Package, resource: &str) -> ResourceHash {

@@ -2,9 +2,9 @@
 
 use super::{Watcher, watchers::Watchers};
 use crate::server::Server;
-use busyhour::clock::Instant;
+use busyhour::{bus::Name, clock::Instant};
+use busyhour_registrar::watch::Package;
 use serde::Serialize;
-use std::collections::HashMap;
 use utoipa::ToSchema;
 
 /// A page of watchers.
@@ -72,18 +72,14 @@ impl Server {
 }
 
 impl Watchers {
-    /// Adds to each address the number of its watchers.
-    pub(in crate::server) fn count(&self, watched: &mut HashMap<&str, u64>) {
-        if watched.is_empty() {
-            return;
-        }
-        self.in_shards(|watchers| {
-            for watcher in watchers {
-                if let Some(count) = watched.get_mut(&*watcher.device()) {
-                    *count += 1;
-                }
-            }
-        });
+    /// Subscriptions to what an address does, but not those to lists that have it.
+    pub(in crate::server) fn count_of(&self, aor: &str) -> u64 {
+        let name = Name::new(aor);
+        let of = |package| {
+            let watchers = self.of(package, &name).into_iter();
+            watchers.filter(|one| *one.device() == *aor).count() as u64
+        };
+        Package::ALL.into_iter().map(of).sum()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     web::{
         Backend,
         domain_scope::DomainScope,
+        on_worker::OnWorker,
         parameters::{NoParameters, Parameters, PathName},
     },
 };
@@ -97,10 +98,13 @@ impl BindingView {
 
 /// The routes below `/api/v1/bindings`.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
+    // A page looks at the row of every device.
+    let reader = OnWorker::new(backend.clone(), READERS_MAX);
+    let list = Router::new().route("/api/v1/bindings", get(list));
     Router::new()
-        .route("/api/v1/bindings", get(list))
         .route("/api/v1/bindings/{aor}", get(show).delete(remove))
         .with_state(backend)
+        .merge(list.with_state(reader))
 }
 
 #[derive(Deserialize)]
@@ -112,35 +116,47 @@ struct ListQuery {
 }
 
 async fn list(
-    State(backend): State<Arc<dyn Backend>>,
+    State(reader): State<OnWorker>,
     scope: DomainScope,
     Parameters(query): Parameters<ListQuery>,
 ) -> Response {
-    let covered = |mut page: BindingPage| {
-        page.bindings.retain(|one| scope.covers(&one.aor));
-        Json(page).into_response()
-    };
     if let Some(user) = query.user {
-        let address = user.contains(['@', ':']);
-        let address = address.then(|| backend.address_of_record(&user)).flatten();
-        let found = match address {
-            Some(aor) => match refusal_elsewhere(&aor, backend.owner_of(&aor)) {
-                Some(refusal) => return refusal,
-                None => backend.bindings_at(&aor),
-            },
-            // An address of another server.
-            None if user.contains('@') => BindingPage::default(),
-            None => backend.bindings_of(user_part(&user)),
-        };
-        return covered(found);
+        return of_user(&reader, &scope, user).await;
     }
     let limit = query.limit.unwrap_or(PAGE_LEN);
     if !(1..=PAGE_LEN_MAX).contains(&limit) {
         let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
-    let page = backend.bindings(query.after.as_deref(), limit, scope.domain());
-    Json(page).into_response()
+    let (after, domain) = (query.after, scope.domain().map(str::to_owned));
+    let page = reader.read(move |backend| {
+        let (after, domain) = (after.as_deref(), domain.as_deref());
+        backend.bindings(after, limit, domain)
+    });
+    page.await.map(Json).into_response()
+}
+
+async fn of_user(reader: &OnWorker, scope: &DomainScope, user: String) -> Response {
+    let backend = reader.backend();
+    let address = user.contains(['@', ':']);
+    let address = address.then(|| backend.address_of_record(&user)).flatten();
+    let found = match address {
+        Some(aor) => match refusal_elsewhere(&aor, backend.owner_of(&aor)) {
+            Some(refusal) => return refusal,
+            None => Ok(backend.bindings_at(&aor)),
+        },
+        // An address of another server.
+        None if user.contains('@') => Ok(BindingPage::default()),
+        None => {
+            let of_user = move |backend: &dyn Backend| backend.bindings_of(user_part(&user));
+            reader.read(of_user).await
+        }
+    };
+    let covered = found.map(|mut page| {
+        page.bindings.retain(|one| scope.covers(&one.aor));
+        Json(page)
+    });
+    covered.into_response()
 }
 
 async fn show(
@@ -237,3 +253,5 @@ fn none_there(aor: &str, contact: Option<&str>) -> Response {
 const RETRY_AFTER_S: &str = "3";
 const PAGE_LEN: usize = 1000;
 const PAGE_LEN_MAX: usize = 100_000;
+/// So many requests may look at every device at the same time.
+const READERS_MAX: usize = 2;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// The routes.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
-    // Reading looks at every device or watcher.
+    // Reading looks at the row of every device, or at every watcher.
     let reader = OnWorker::new(backend, READERS_MAX);
     Router::new()
         .route("/api/v1/devices", get(devices))
@@ -63,10 +63,8 @@ async fn devices(
         after: wanted.after,
         limit: limit(wanted.limit.or(Some(PAGE_LEN)))?,
     };
-    let page = reader
-        .read(move |backend| backend.find_devices(&query))
-        .await?;
-    Ok(Json(page))
+    let page = reader.read_in_portions(|backend| backend.find_devices(query));
+    Ok(Json(page.await?))
 }
 
 async fn device(

@@ -5,6 +5,7 @@ use crate::server::{
 use crate::web::{
     Access, AccountsApi, Backend, BindingPage, CertificatesApi, WebhooksApi,
     connection::{in_progress::InProgress, load::Load},
+    on_worker::Portions,
 };
 use busyhour::{
     clock::Clock,
@@ -258,7 +259,7 @@ impl Backend for Charted {
         self.backend.bindings_at(aor)
     }
 
-    fn find_devices(&self, query: &DeviceQuery) -> DevicePage {
+    fn find_devices(&self, query: DeviceQuery) -> Portions<DevicePage> {
         self.backend.find_devices(query)
     }
 
