@@ -10,10 +10,11 @@ use std::{
     io::{Read, Write},
     net::SocketAddr,
     path::PathBuf,
+    time::Duration,
 };
 use support::{
     Place, ServerProcess, busyhour,
-    tls_client::{TOKEN, address, connect, post},
+    tls_client::{TOKEN, TlsStream, address, connect, post},
     wait_until,
 };
 
@@ -90,6 +91,60 @@ fn a_changed_file_is_noticed_and_a_bad_one_replaces_nothing() {
             .get("/api/alerts")
             .contains("certificate not reloaded")
     );
+}
+
+/// The certificate is replaced while two telephones talk over TLS: hold, and the end of the call,
+/// come over the connections that there were.
+#[test]
+fn a_call_over_tls_goes_on_when_the_certificate_is_replaced() {
+    let site = Site::new();
+    let server = site.start();
+    let tls = sip_tls(&server);
+    let mut alice = Caller::new(tls, "alice");
+    let mut bob = Caller::new(tls, "bob");
+    alice.send(&alice.request(
+        "INVITE",
+        "sip:bob@example.com",
+        2,
+        "<sip:bob@example.com>",
+        "",
+    ));
+    let invite = bob.hear("INVITE ");
+    bob.answer(&invite);
+    let answer = alice.hear("SIP/2.0 200 ");
+    let within = |method: &str, cseq: u32| {
+        let to = value(&answer, "To");
+        let mut routes: Vec<_> = values(&answer, "Record-Route").collect();
+        routes.reverse();
+        let routes = format!("Route: {}\r\n", routes.join(", "));
+        let target = value(&answer, "Contact")
+            .trim_matches(['<', '>'])
+            .to_owned();
+        Caller::written("alice", method, &target, cseq, to, &routes)
+    };
+    alice.send(&within("ACK", 2));
+    bob.hear("ACK ");
+
+    let before = site.of("sip");
+    site.make("sip", &["sip.example.com"]);
+    assert!(post(&server, "/api/certificates/reload").starts_with("HTTP/1.1 204 "));
+    let after = shown(tls, "sip.example.com");
+    assert!(after == site.of("sip") && after != before);
+
+    alice.send(&within("INVITE", 3));
+    let again = bob.hear("INVITE ");
+    bob.answer(&again);
+    alice.hear("SIP/2.0 200 ");
+    alice.send(&within("ACK", 3));
+    bob.hear("ACK ");
+    assert_eq!(server.stat("/calls/dialogs/call_count"), 1);
+    alice.send(&within("BYE", 4));
+    let bye = bob.hear("BYE ");
+    bob.answer(&bye);
+    alice.hear("SIP/2.0 200 ");
+    server.wait_for("/calls/dialogs/call_count", |count| count == 0);
+    // Two telephones and who has looked; none of them has connected again.
+    assert_eq!(server.stat("/network/streams/accepted"), 3);
 }
 
 /// The server has none when it starts, and no authority answers.
@@ -176,6 +231,92 @@ fn faults_of_certificates_are_named_with_their_files() {
         text.contains("give the server's own certificate first"),
         "{text}"
     );
+}
+
+/// A telephone on a connection over TLS.
+struct Caller {
+    user: &'static str,
+    stream: TlsStream,
+    heard: Vec<u8>,
+}
+
+impl Caller {
+    /// One that has registered.
+    fn new(server: SocketAddr, user: &'static str) -> Self {
+        let stream = connect(server, "sip.example.com").unwrap();
+        let patience = Some(Duration::from_secs(60));
+        stream.sock.set_read_timeout(patience).unwrap();
+        let mut caller = Self {
+            user,
+            stream,
+            heard: Vec::new(),
+        };
+        let own = format!("<sip:{user}@example.com>");
+        caller.send(&caller.request("REGISTER", "sip:example.com", 1, &own, ""));
+        caller.hear("SIP/2.0 200 ");
+        caller
+    }
+
+    fn request(&self, method: &str, uri: &str, cseq: u32, to: &str, more: &str) -> String {
+        Self::written(self.user, method, uri, cseq, to, more)
+    }
+
+    fn written(user: &str, method: &str, uri: &str, cseq: u32, to: &str, more: &str) -> String {
+        format!(
+            "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/TLS {user}.invalid;branch=z9hG4bK{user}{method}{cseq}\r\n\
+             Max-Forwards: 70\r\nFrom: <sip:{user}@example.com>;tag={user}\r\nTo: {to}\r\n\
+             Call-ID: of-{user}\r\nCSeq: {cseq} {method}\r\n{more}\
+             Contact: <sip:{user}@{user}.invalid;transport=tls;ob>\r\nContent-Length: 0\r\n\r\n"
+        )
+    }
+
+    fn send(&mut self, message: &str) {
+        self.stream.write_all(message.as_bytes()).unwrap();
+    }
+
+    /// The next message that begins so. None has a body.
+    fn hear(&mut self, begin: &str) -> String {
+        loop {
+            let text = String::from_utf8_lossy(&self.heard).into_owned();
+            if let Some((message, rest)) = text.split_once("\r\n\r\n") {
+                self.heard = rest.into();
+                if message.starts_with(begin) {
+                    return message.to_owned();
+                }
+                continue;
+            }
+            let mut room = [0; 4096];
+            let len = self.stream.read(&mut room).unwrap();
+            assert_ne!(len, 0, "the connection has ended");
+            self.heard.extend_from_slice(&room[..len]);
+        }
+    }
+
+    /// Answers a request with 200.
+    fn answer(&mut self, request: &str) {
+        let kept = ["Via", "From", "Call-ID", "CSeq", "Record-Route"];
+        let lines = kept.iter().flat_map(|name| {
+            values(request, name).map(move |value| format!("{name}: {value}\r\n"))
+        });
+        let lines: String = lines.collect();
+        let (user, to) = (self.user, value(request, "To"));
+        let tag = if to.contains("tag=") { "" } else { ";tag=t" };
+        let contact = format!("<sip:{user}@{user}.invalid;transport=tls;ob>");
+        self.send(&format!(
+            "SIP/2.0 200 OK\r\n{lines}To: {to}{tag}\r\nContact: {contact}\r\nContent-Length: 0\r\n\r\n"
+        ));
+    }
+}
+
+fn values<'m>(message: &'m str, name: &'m str) -> impl Iterator<Item = &'m str> {
+    let of = move |line: &'m str| line.strip_prefix(name)?.strip_prefix(": ");
+    message.lines().filter_map(of)
+}
+
+fn value<'m>(message: &'m str, name: &'m str) -> &'m str {
+    values(message, name)
+        .next()
+        .unwrap_or_else(|| panic!("no {name} in {message}"))
 }
 
 struct Site {

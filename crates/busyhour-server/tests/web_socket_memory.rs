@@ -15,25 +15,54 @@ use std::{
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
-use support::{Place, ServerProcess};
+use support::{Place, ServerProcess, tls_client};
 
 #[test]
 fn a_registered_browser_takes_at_most_12_kib() {
+    let place = Place::new();
+    let server = place.server("[sip]\nauth = \"open\"\nws = \"127.0.0.1:0\"\n");
+    let here = server.address("sip-ws");
+    browsers_take_at_most_12_kib(&server, "ws", |number| {
+        registered(here, number, connected(here, number))
+    });
+}
+
+/// With the session of TLS.
+#[test]
+fn a_registered_browser_over_tls_takes_at_most_12_kib() {
+    let place = Place::new();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certificate = place.file("certificate.pem", &made.cert.pem());
+    let key = place.file("key.pem", &made.signing_key.serialize_pem());
+    let server = place.server(&format!(
+        "[sip]\nauth = \"open\"\nwss = \"127.0.0.1:0\"\n\
+         tls_certificate = {certificate:?}\ntls_key = {key:?}\n"
+    ));
+    let here = server.address("sip-wss");
+    browsers_take_at_most_12_kib(&server, "wss", |number| {
+        registered(
+            here,
+            number,
+            tls_client::over(connected(here, number), "localhost").unwrap(),
+        )
+    });
+}
+
+fn browsers_take_at_most_12_kib<S>(
+    server: &ServerProcess,
+    over: &str,
+    mut browser: impl FnMut(usize) -> S,
+) {
     let scale = std::env::var("BUSYHOUR_TEST_SCALE");
     let scale: usize = scale.map_or(1, |scale| scale.parse().expect("a number"));
     let count = 1000 * scale;
     raise_file_limit();
-    let place = Place::new();
-    let server = place.server("[sip]\nauth = \"open\"\nws = \"127.0.0.1:0\"\n");
-    let here = server.address("sip-ws");
     // What the first ones need and the others share: pages of tables, buffers, the database's cache.
-    let mut browsers: Vec<_> = (0..WARM_UP)
-        .map(|number| registered(here, number))
-        .collect();
-    let before = resident_bytes(&server);
-    browsers.extend((WARM_UP..WARM_UP + count).map(|number| registered(here, number)));
-    let each = (resident_bytes(&server) - before) / count;
-    println!("{count} registered browsers take {each} bytes each");
+    let mut browsers: Vec<_> = (0..WARM_UP).map(&mut browser).collect();
+    let before = resident_bytes(server);
+    browsers.extend((WARM_UP..WARM_UP + count).map(&mut browser));
+    let each = (resident_bytes(server) - before) / count;
+    println!("{count} registered browsers over {over} take {each} bytes each");
     assert_eq!(
         server.stat("/network/streams/connection_count"),
         browsers.len() as u64
@@ -41,8 +70,7 @@ fn a_registered_browser_takes_at_most_12_kib() {
     assert!(each <= 12 << 10, "{each} bytes each");
 }
 
-/// A browser that has opened a WebSocket and registered over it.
-fn registered(here: SocketAddr, number: usize) -> TcpStream {
+fn connected(here: SocketAddr, number: usize) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     // A hundred to a source, so that none reaches its share.
     let source = SocketAddr::from((
@@ -56,10 +84,15 @@ fn registered(here: SocketAddr, number: usize) -> TcpStream {
     ));
     socket.bind(&source.into()).unwrap();
     socket.connect(&here.into()).unwrap();
-    let mut stream = TcpStream::from(socket);
+    let stream = TcpStream::from(socket);
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
+    stream
+}
+
+/// A browser that has opened a WebSocket on its connection and registered over it.
+fn registered<S: Read + Write>(here: SocketAddr, number: usize, mut stream: S) -> S {
     let opening = format!(
         "GET / HTTP/1.1\r\nHost: {here}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
@@ -87,7 +120,7 @@ fn registered(here: SocketAddr, number: usize) -> TcpStream {
     stream
 }
 
-fn read_until(stream: &mut TcpStream, end: &str) -> String {
+fn read_until(stream: &mut impl Read, end: &str) -> String {
     let (mut heard, mut room) = (Vec::new(), [0; 2048]);
     loop {
         let count = stream.read(&mut room).unwrap();

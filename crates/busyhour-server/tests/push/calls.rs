@@ -141,6 +141,44 @@ fn a_call_waits_for_the_telephone_and_goes_where_it_registers_then() {
     assert!(sleeping.client.waiting().is_empty());
 }
 
+/// The desk telephone rings at once; the mobile is forked to when it has registered, and answers.
+#[test]
+fn the_desk_rings_until_the_mobile_that_was_woken_and_came_late_answers() {
+    let (desk, mobile) = (BOB_AT_HOME, BOB);
+    let mut sleeping = Sleeping::awake(PN);
+    let answer = sleeping.register(desk, 1, "");
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    sleeping.world.pass(11_000);
+    sleeping.world.call(ALICE, "bob", "c1");
+    let at_desk = sleeping.world.read_request(desk, "INVITE");
+    sleeping
+        .world
+        .send(desk, &respond(desk, &at_desk, "180 Ringing"));
+    assert_eq!(sleeping.starts(ALICE), ["SIP/2.0 100", "SIP/2.0 180"]);
+    assert_eq!(sleeping.asked(Ok(200))["prid"], "b0b");
+    sleeping.world.pass(3_000);
+    assert_eq!(sleeping.starts(mobile), [""; 0], "it is on its way");
+
+    let answer = sleeping.register(mobile, 20, PN);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    sleeping.world.pass(100);
+    let at_mobile = sleeping.world.read_request(mobile, "INVITE");
+    assert_eq!(sleeping.starts(desk), [""; 0], "it rings on");
+    sleeping
+        .world
+        .send(mobile, &respond(mobile, &at_mobile, "200 OK"));
+    let answer = sleeping.world.read_status(ALICE, "200");
+    assert!(answer.contains(mobile.address), "{answer}");
+    let cancel = sleeping.world.read_request(desk, "CANCEL");
+    sleeping.world.send(desk, &respond(desk, &cancel, "200 OK"));
+    let ended = respond(desk, &at_desk, "487 Request Terminated");
+    sleeping.world.send(desk, &ended);
+    sleeping.world.read_request(desk, "ACK");
+    let stats = sleeping.world.server.stats();
+    assert_eq!((stats.push.woken, stats.push.waiting_count), (1, 0));
+    assert_eq!(stats.calls.dialogs.call_count, 1);
+}
+
 #[test]
 fn a_telephone_that_does_not_wake_up_is_a_480_with_the_reason_and_a_record() {
     let mut sleeping = Sleeping::new();

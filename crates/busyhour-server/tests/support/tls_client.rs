@@ -36,6 +36,11 @@ pub fn shown(address: SocketAddr, name: &str) -> Option<Vec<u8>> {
 }
 
 pub fn connect(address: SocketAddr, name: &str) -> Option<TlsStream> {
+    over(TcpStream::connect(address).unwrap(), name)
+}
+
+/// The same over this connection.
+pub fn over(mut stream: TcpStream, name: &str) -> Option<TlsStream> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -44,7 +49,6 @@ pub fn connect(address: SocketAddr, name: &str) -> Option<TlsStream> {
         .with_no_client_auth();
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
     while session.is_handshaking() {
         session.complete_io(&mut stream).ok()?;
     }
