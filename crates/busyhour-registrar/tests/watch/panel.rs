@@ -26,7 +26,9 @@ impl Panel {
             content_type.starts_with("multipart/related;type=\"application/rlmi+xml\";"),
             "{content_type}"
         );
-        let parts = parts(body, &param(content_type, "boundary"));
+        let (_, boundary) = content_type.split_once(";boundary=").unwrap();
+        assert!(boundary.bytes().all(is_of_token), "{content_type}");
+        let parts = parts(body, boundary);
         let root = &parts[&param(content_type, "start")];
         let rlmi = Document::parse(root).unwrap();
         let list = rlmi.root_element();
@@ -94,6 +96,11 @@ fn parts(body: &str, boundary: &str) -> Parts {
 fn param(content_type: &str, name: &str) -> String {
     let value = content_type.split(&format!(";{name}=\"")).nth(1).unwrap();
     value.split('"').next().unwrap().to_owned()
+}
+
+/// RFC 3261 §25.1; liblinphone takes quotes for a part of the boundary.
+fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte)
 }
 
 const RLMI: &str = "urn:ietf:params:xml:ns:rlmi";

@@ -72,14 +72,15 @@ impl<'l> Multipart<'l> {
         let _ = write!(out, "\r\n--{boundary}--\r\n");
     }
 
-    /// The type of the body.
+    /// The type of the body. The boundary is a token and not in quotes, which liblinphone takes for
+    /// a part of it.
     pub(in crate::watch) fn content_type(&self) -> String {
         let Self {
             boundary, version, ..
         } = self;
         format!(
             "multipart/related;type=\"application/rlmi+xml\";start=\"<rlmi.{version}@busyhour>\";\
-             boundary=\"{boundary}\""
+             boundary={boundary}"
         )
     }
 
