@@ -129,3 +129,55 @@ fn an_export_of_nothing_has_its_header_and_one_of_no_domain_fails() {
     let (done, said) = world.device(&["export", "--quiet", "--output", &path]);
     assert!(done && said.is_empty(), "{said}");
 }
+
+/// What Asterisk and FreeSWITCH would read is read back as the same accounts; who may not register here
+/// may not do so there.
+#[test]
+fn forms_of_asterisk_and_freeswitch_come_back_as_they_were() {
+    let world = World::new();
+    let csv = world.file(
+        "in.csv",
+        "user,password,iax2,max_contacts,mailbox,disabled\n\
+         alice,\"a;,b\",no,2,100,no\nbob,of bob,yes,10,,no\ncarol,of carol,no,,,yes\n",
+    );
+    assert_eq!(world.import(&[&csv])["added"], 3);
+    let domain = ["--domain", "example.com"];
+    for (format, name) in [("asterisk", "pjsip.conf"), ("freeswitch", "directory.xml")] {
+        let path = world.place.path(name).display().to_string();
+        let export = ["export", "--format", format, "--output", &path];
+        let (done, said) = world.device(&[&export[..], &domain].concat());
+        assert!(
+            !done && said.contains("disabled") && said.contains("carol"),
+            "{said}"
+        );
+        for user in ["alice", "bob"] {
+            assert!(world.device(&["remove", user]).0);
+        }
+        assert_eq!(world.import(&[&path])["added"], 2, "{format}");
+        let (_, listed) = world.device(&["list", "--json"]);
+        assert!(listed.contains("\"100\""), "the mailbox: {listed}");
+        all_register(
+            &world.serve(),
+            &[
+                ("alice@example.com", "alice", "a;,b"),
+                ("bob@example.com", "bob", "of bob"),
+            ],
+        );
+        // Their passwords are not known any more.
+        for user in ["alice", "bob"] {
+            assert!(world.device(&["remove", user]).0);
+        }
+        world.import(&[&csv]);
+    }
+    let second = world.file("second.csv", "user,password\nbob@a.example,of another\n");
+    let mut domain = crate::support::busyhour();
+    domain.args(["domain", "add", "a.example", "--store-path"]);
+    domain.arg(world.place.path("busyhour.db"));
+    assert!(domain.output().unwrap().status.success());
+    assert_eq!(world.import(&[&second])["added"], 1);
+    let (done, said) = world.device(&["export", "--format", "asterisk"]);
+    assert!(
+        !done && said.contains("`bob` is in several domains"),
+        "{said}"
+    );
+}

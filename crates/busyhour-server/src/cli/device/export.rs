@@ -1,11 +1,15 @@
-use super::{AccountLocation, AccountStore, Failure, confirm, say};
+use super::{
+    AccountLocation, AccountStore, Failure, confirm,
+    foreign_export::{self, ExportedAccount},
+    say,
+};
 use crate::console;
 use busyhour_sip::auth::Algorithm;
 use busyhour_store::Account;
 use clap::{Args, ValueEnum};
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
 
-/// Write all accounts with their hashes, for `device import` or for Kamailio
+/// Write all accounts with their hashes, for `device import`, Kamailio, Asterisk or FreeSWITCH
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Export {
@@ -33,6 +37,10 @@ enum ExportFormat {
     Json,
     /// The columns of Kamailio's table subscriber, as CSV
     Kamailio,
+    /// Sections of Asterisk's pjsip.conf
+    Asterisk,
+    /// A file of FreeSWITCH's directory
+    Freeswitch,
 }
 
 impl Export {
@@ -41,6 +49,14 @@ impl Export {
         let mut accounts = self.accounts(&mut target)?;
         let left_out = match self.format {
             ExportFormat::Kamailio => take_hashless(&target, &mut accounts),
+            ExportFormat::Asterisk => {
+                let left_out = take_others(&target, &mut accounts, |one| one.has_pjsip_form());
+                check_users(&accounts)?;
+                left_out
+            }
+            ExportFormat::Freeswitch => {
+                take_others(&target, &mut accounts, |one| one.has_directory_form())
+            }
             ExportFormat::Csv | ExportFormat::Json => Vec::new(),
         };
         let rows: Vec<_> = accounts
@@ -60,14 +76,18 @@ impl Export {
                     .map(|(_, own, account)| kamailio(account, own.unwrap_or(first)));
                 csv_of(&KAMAILIO_COLUMNS, rows)
             }
+            ExportFormat::Asterisk => Ok(foreign_export::pjsip_conf(&exported(&target, &accounts))),
+            ExportFormat::Freeswitch => {
+                Ok(foreign_export::directory(&exported(&target, &accounts)))
+            }
         };
         let text = text.map_err(Failure::running)?;
         self.write(&text, rows.len())?;
         match left_out.is_empty() {
             true => Ok(()),
             false => Err(Failure::running(format!(
-                "left out, since Kamailio takes hashes of MD5 and of SHA-256 only, and they have \
-                 neither: {}",
+                "left out, since {}: {}",
+                self.format.why_left_out(),
                 left_out.join(", ")
             ))),
         }
@@ -94,6 +114,60 @@ impl Export {
         let failed = |error| Failure::running(format!("{}: {error}", path.display()));
         written.map_err(failed)?;
         confirm(format_args!("{count} accounts are in {}", path.display()))
+    }
+}
+
+impl ExportFormat {
+    fn why_left_out(self) -> &'static str {
+        match self {
+            Self::Csv | Self::Json => "they have no form there",
+            Self::Kamailio => {
+                "Kamailio takes hashes of MD5 and of SHA-256 only, and they have neither"
+            }
+            Self::Asterisk => {
+                "they are disabled, have no hash of MD5, or a name that is none in pjsip.conf"
+            }
+            Self::Freeswitch => {
+                "they are disabled, or have no hash of MD5 for their domain, which is the realm of FreeSWITCH"
+            }
+        }
+    }
+}
+
+/// Those of a domain beside each other.
+fn exported<'a>(target: &'a AccountStore, accounts: &'a [Account]) -> Vec<ExportedAccount<'a>> {
+    let mut all: Vec<_> = accounts.iter().map(|one| of_domain(target, one)).collect();
+    all.sort_by_key(|one| (one.domain, &one.account.username));
+    all
+}
+
+fn of_domain<'a>(target: &'a AccountStore, account: &'a Account) -> ExportedAccount<'a> {
+    ExportedAccount {
+        account,
+        domain: target.domain_of(account).unwrap_or(target.first_domain()),
+    }
+}
+
+/// Takes those without this form out; their names.
+fn take_others(
+    target: &AccountStore,
+    accounts: &mut Vec<Account>,
+    has_form: impl Fn(ExportedAccount<'_>) -> bool,
+) -> Vec<String> {
+    let others = accounts.extract_if(.., |account| !has_form(of_domain(target, account)));
+    others.map(|account| target.name_of(&account)).collect()
+}
+
+/// An endpoint of Asterisk has the name of a user, whatever his domain.
+fn check_users(accounts: &[Account]) -> Result<(), Failure> {
+    let mut users: Vec<_> = accounts.iter().map(|one| &one.username).collect();
+    users.sort();
+    match users.windows(2).find(|two| two[0] == two[1]) {
+        Some(two) => Err(Failure::running(format!(
+            "`{}` is in several domains, which pjsip.conf does not tell apart: give --domain",
+            two[0]
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -179,7 +253,10 @@ fn kamailio(account: &Account, domain: &str) -> Fields {
     ]
 }
 
-fn digest(hashes: &[(Algorithm, busyhour_sip::auth::HexDigest)], wanted: Algorithm) -> String {
+pub(super) fn digest(
+    hashes: &[(Algorithm, busyhour_sip::auth::HexDigest)],
+    wanted: Algorithm,
+) -> String {
     let found = hashes.iter().find(|(algorithm, _)| *algorithm == wanted);
     found.map_or(String::new(), |(_, digest)| digest.to_string())
 }
@@ -254,6 +331,7 @@ const TYPED_FIELDS: [&str; 6] = [
 const AFTER_HELP: &str = "\
 What is written is as good as the passwords: keep it from others. Hashes are good for their
 realm alone, which each line has. Kamailio takes MD5, or SHA-256 where an account has no MD5;
-accounts with neither are left out, named, and the exit code is 1.
+accounts with neither are left out, named, and the exit code is 1. Asterisk and FreeSWITCH get
+MD5; accounts without it, and disabled ones, are left out as well.
 
 Exit codes: 0 done, 1 failed or some left out, 2 wrong usage.";

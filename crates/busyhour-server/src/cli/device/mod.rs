@@ -3,6 +3,7 @@
 mod add;
 mod disable;
 mod export;
+mod foreign_export;
 mod import;
 mod list;
 mod named_accounts;
