@@ -328,6 +328,8 @@ fn bind_media(config: &Config) -> Result<Udp, Failure> {
 
 fn stream_options(config: &Config, identity: &ReadCertificates) -> StreamOptions {
     let sip = &config.sip;
+    let registrars = config.registrars.iter();
+    let of_registrars = registrars.filter_map(|it| it.tls_target(&config.peers));
     StreamOptions {
         tcp: sip.tcp_addresses().to_vec(),
         tls: sip.tls.clone(),
@@ -339,12 +341,14 @@ fn stream_options(config: &Config, identity: &ReadCertificates) -> StreamOptions
             .peers
             .iter()
             .flat_map(PeerConfig::tls_targets)
+            .chain(of_registrars)
             .collect(),
         reserved: config
             .peers
             .iter()
             .flat_map(PeerConfig::targets)
             .map(|(_, address)| address)
+            .chain(config.registrars.iter().map(|it| it.address))
             .collect(),
         policy: StreamPolicy {
             connections_max: sip.connections_max,

@@ -170,7 +170,15 @@ fn registrars(loaded: &Loaded) -> impl Iterator<Item = Problem> {
             ),
         )
     });
-    mistakes.chain(silent)
+    let needs = config.registrars.iter().enumerate();
+    let needs = needs.flat_map(move |(place, registrar)| {
+        let [tcp, tls] = [Transport::Tcp, Transport::Tls].map(|it| it == registrar.transport);
+        let target = registrar.tls_target(&config.peers);
+        let is_known = target.is_some_and(|target| !target.fingerprints.is_empty());
+        let needs = needs_of_transports(&config.sip, (tcp, tls), is_known);
+        needs.map(move |need| problem(place, need.to_owned()))
+    });
+    mistakes.chain(silent).chain(needs)
 }
 
 /// What connections to a peer need, and is not there.
@@ -180,9 +188,23 @@ fn needs_of_connections(sip: &Sip, peer: &PeerConfig) -> Vec<String> {
         peer.targets().any(|(over, _)| over == transport)
             || peer.names().any(|(_, name)| is_named(name))
     };
-    let vouches = sip.tls_authorities.is_some();
     let is_known = !peer.certificates.is_empty();
-    let (tcp, tls) = (is_over(Transport::Tcp), is_over(Transport::Tls));
+    let transports = (is_over(Transport::Tcp), is_over(Transport::Tls));
+    let is_unknown = !peer.certificate_names.is_empty() && sip.tls_authorities.is_none();
+    let vouch = "certificate_names: nobody vouches for them: give sip.tls_authorities";
+    let needs = needs_of_transports(sip, transports, is_known);
+    let needs = needs.chain(is_unknown.then_some(vouch));
+    needs
+        .map(|need| format!("peer `{}`: {need}", peer.name))
+        .collect()
+}
+
+/// What an address over TCP or TLS needs, and is not there; `is_known` if its certificate is.
+fn needs_of_transports(
+    sip: &Sip,
+    (tcp, tls): (bool, bool),
+    is_known: bool,
+) -> impl Iterator<Item = &'static str> {
     let needs = [
         (
             tcp && sip.tcp_addresses().is_empty(),
@@ -193,18 +215,12 @@ fn needs_of_connections(sip: &Sip, peer: &PeerConfig) -> Vec<String> {
             "an address over TLS needs sip.tls",
         ),
         (
-            tls && !is_known && !vouches,
+            tls && !is_known && sip.tls_authorities.is_none(),
             "an address over TLS needs certificates, or sip.tls_authorities",
-        ),
-        (
-            !peer.certificate_names.is_empty() && !vouches,
-            "certificate_names: nobody vouches for them: give sip.tls_authorities",
         ),
     ];
     let needs = needs.into_iter().filter(|(is_missing, _)| *is_missing);
-    needs
-        .map(|(_, need)| format!("peer `{}`: {need}", peer.name))
-        .collect()
+    needs.map(|(_, need)| need)
 }
 
 /// Checks that the certificate and the key of TLS can be read and belong together, and that the

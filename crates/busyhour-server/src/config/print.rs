@@ -202,7 +202,7 @@ fn registrars(out: &mut String, loaded: &Loaded) {
             "\n[[registrar]]\nname = {}\naddress = {}\ndomains = [{}]\nexpires_seconds = {}\n\
              keep_seconds = {}\nper_second = {}\n",
             quote(&registrar.name),
-            quote(&registrar.address.to_string()),
+            quote(&registrar.location()),
             domains.join(", "),
             registrar.expires.as_secs(),
             registrar.keep.as_secs(),
@@ -360,7 +360,7 @@ const NO_REGISTRARS: &str = "
 #
 # [[registrar]]
 # name = \"pbx\"
-# address = \"192.0.2.12:5060\"       # over UDP; a [[peer]] with may_call lets it call them
+# address = \"192.0.2.12:5060\"       # with tcp/ or tls/ before it or not; a [[peer]] with may_call lets it call them
 # domains = [\"example.com\"]         # whose addresses it has; without it, all
 # expires_seconds = 3600             # the lifetime to ask for
 # keep_seconds = 3600                # how long telephones stay registered while it does not answer

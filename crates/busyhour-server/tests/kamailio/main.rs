@@ -9,13 +9,14 @@ mod support;
 
 #[path = "../support/authority.rs"]
 mod authority;
+mod connected_registrar;
 mod connections;
 mod dnsmasq;
 mod kamailio;
 mod location;
 mod moving;
-mod registrar;
 mod names;
+mod registrar;
 mod telephone;
 
 use kamailio::{Kamailio, free_address};

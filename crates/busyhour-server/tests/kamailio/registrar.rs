@@ -24,7 +24,7 @@ fn registrar(place: &Place, address: SocketAddr) -> Kamailio {
 }
 
 /// Whether a call by way of Kamailio arrives at bob.
-fn is_known(world: &Telephone, bob: &Telephone, call_id: &str) -> bool {
+pub fn is_known(world: &Telephone, bob: &Telephone, call_id: &str) -> bool {
     let uri = "sip:bob@example.com";
     world.send(&world.request("INVITE", uri, "sip:world@world.example", call_id, ""));
     // The answer to an earlier call comes until it is acknowledged.

@@ -8,6 +8,7 @@ use crate::{
 use busyhour_server::server::{
     HttpFailure, PeerConfig, PushConfig, PushService, RegistrarConfig, ServerConfig,
 };
+use busyhour_sip::Transport;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 
@@ -30,6 +31,7 @@ impl Site {
         let registrar = RegistrarConfig {
             name: "pbx".to_owned(),
             address: PBX.address.parse().unwrap(),
+            transport: Transport::Udp,
             domains: Vec::new(),
             expires: Duration::from_secs(3600),
             credentials: None,

@@ -7,6 +7,7 @@ use crate::{
 };
 use busyhour::runtime::Runtime;
 use busyhour_server::server::{Limits, RegistrarConfig, Server, ServerConfig};
+use busyhour_sip::Transport;
 use busyhour_store::{DiskBehaviour, SettingKind, SimulatedDisk};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -180,6 +181,7 @@ fn pbx() -> RegistrarConfig {
     RegistrarConfig {
         name: "pbx".to_owned(),
         address: PBX,
+        transport: Transport::Udp,
         domains: Vec::new(),
         expires: Duration::from_secs(3600),
         credentials: None,

@@ -3,7 +3,8 @@ use super::{
     webhooks::secret_of,
 };
 use crate::server::RegistrarConfig;
-use std::time::Duration;
+use busyhour_sip::Transport;
+use std::{net::SocketAddr, time::Duration};
 
 /// Reads a `[[registrar]]`, and the file with its password.
 pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<RegistrarConfig, Reported> {
@@ -15,22 +16,40 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<RegistrarCon
     let user = entry.text("user");
     let password = secret_of(entry, "password_file");
     let (name, address) = (name?, address?);
-    let parsed = address.parse();
-    let parsed = parsed.map_err(|_| format!("address: `{address}`: give an IP address and port"));
+    let located = located(&address).ok_or_else(|| {
+        format!(
+            "address: `{address}`: give an IP address and port, with tcp/ or tls/ before it or not"
+        )
+    });
     let credentials = match (user?, password?) {
         (Some(user), Some(password)) => Some((user, password)),
         (None, None) => None,
         _ => return Err(entry.mistake("give both user and password_file, or neither")),
     };
+    let (transport, address) = entry.check(located)?;
     Ok(RegistrarConfig {
         name,
-        address: entry.check(parsed)?,
+        address,
+        transport,
         domains: domains?.unwrap_or_default(),
         expires: Duration::from_secs(expires?.unwrap_or(3600)),
         credentials,
         keep: Duration::from_secs(keep?.unwrap_or(3600)),
         rate: u32::try_from(rate?.unwrap_or(100)).unwrap_or(u32::MAX),
     })
+}
+
+/// An address, with its transport before it or without one.
+fn located(text: &str) -> Option<(Transport, SocketAddr)> {
+    let over = |transport: Transport| {
+        let rest = text
+            .strip_prefix(transport.parameter())?
+            .strip_prefix('/')?;
+        Some((transport, rest))
+    };
+    let mut transports = [Transport::Udp, Transport::Tcp, Transport::Tls].into_iter();
+    let (transport, address) = transports.find_map(over).unwrap_or((Transport::Udp, text));
+    Some((transport, address.parse().ok()?))
 }
 
 pub(in crate::config) const FIELDS: &[&str] = &[

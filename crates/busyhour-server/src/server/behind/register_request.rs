@@ -4,6 +4,7 @@ use busyhour_registrar::upstream::{UpstreamAnswer, UpstreamAsk};
 use busyhour_registrar::user_of;
 use busyhour_sip::{
     Contacts, DigestChallenge, Flow, HeaderName, Message, Method, RequestBuilder, SipUri,
+    Transport,
     auth::{Answer, Secret},
 };
 use std::{net::SocketAddr, sync::Arc};
@@ -12,8 +13,9 @@ use std::{net::SocketAddr, sync::Arc};
 pub(super) struct RegisterRequest<'a> {
     pub(super) aor: &'a str,
     pub(super) ask: UpstreamAsk,
-    /// Where our side is, as it is named to the registrar.
+    /// Where our side is, as it is named to the registrar, and over which transport.
     pub(super) ours: SocketAddr,
+    pub(super) transport: Transport,
     /// The place of the registrar in the configuration.
     pub(super) registrar: usize,
     pub(super) number: u64,
@@ -26,12 +28,18 @@ pub(super) struct RegisterRequest<'a> {
 impl RegisterRequest<'_> {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let Self {
-            aor, ours, number, ..
+            aor,
+            ours,
+            transport,
+            number,
+            ..
         } = *self;
         let (user, domain) = (user_of(aor), domain_of(aor));
         let (registrar, run, cseq) = (self.registrar, self.run, self.cseq);
-        let via =
-            format_args!("SIP/2.0/UDP {ours};branch={BRANCH}{registrar:02x}{number:016x};rport");
+        let over = transport.uri_suffix();
+        let via = format_args!(
+            "SIP/2.0/{transport} {ours};branch={BRANCH}{registrar:02x}{number:016x};rport"
+        );
         let request = RequestBuilder::new(out, Method::Register, format_args!("sip:{domain}"))
             .header(HeaderName::Via, via)
             .header(HeaderName::MaxForwards, 70)
@@ -51,10 +59,10 @@ impl RegisterRequest<'_> {
         let request = match expires_s {
             Some(expires_s) => {
                 let contact =
-                    format_args!("<sip:{user}@{ours};{DOMAIN}={domain}>;expires={expires_s}");
+                    format_args!("<sip:{user}@{ours}{over};{DOMAIN}={domain}>;expires={expires_s}");
                 // What is for the contact comes to us by its Path, whatever else the registrar knows of
                 // the address in it (RFC 3327).
-                let path = format_args!("<sip:{ours};lr>");
+                let path = format_args!("<sip:{ours}{over};lr>");
                 let request = request.header(HeaderName::Path, path);
                 let request = request.header(HeaderName::Contact, contact);
                 request.header(HeaderName::Expires, expires_s)

@@ -1,3 +1,5 @@
+use crate::server::{PeerConfig, TlsTarget};
+use busyhour_sip::Transport;
 use busyhour_store::is_domain;
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -11,8 +13,10 @@ use thiserror::Error;
 pub struct RegistrarConfig {
     /// Its name in lists and in the log.
     pub name: String,
-    /// Where it takes REGISTER over UDP.
+    /// Where it takes REGISTER.
     pub address: SocketAddr,
+    /// Over UDP, TCP or TLS.
+    pub transport: Transport,
     /// The domains whose addresses of record it has; all if there are none.
     pub domains: Vec<String>,
     /// The lifetime to ask for.
@@ -58,6 +62,24 @@ pub enum RegistrarMistake {
 }
 
 impl RegistrarConfig {
+    /// Where it is, as it stands in the configuration.
+    pub(crate) fn location(&self) -> String {
+        match self.transport {
+            Transport::Udp => self.address.to_string(),
+            stream => format!("{}/{}", stream.parameter(), self.address),
+        }
+    }
+
+    /// Whose certificate is expected of it over TLS: that of the peer at its address.
+    pub(crate) fn tls_target(&self, peers: &[PeerConfig]) -> Option<TlsTarget> {
+        let ip = self.address.ip();
+        let is_there = |peer: &&PeerConfig| peer.addresses.iter().any(|it| it.is_at(ip));
+        let unknown = PeerConfig::default();
+        let peer = peers.iter().find(is_there).unwrap_or(&unknown);
+        let target = || peer.certificate_at(self.address, &ip.to_string());
+        (self.transport == Transport::Tls).then(target)
+    }
+
     /// Checks it alone.
     ///
     /// # Errors
@@ -199,6 +221,7 @@ mod tests {
         RegistrarConfig {
             name: name.to_owned(),
             address: ([192, 0, 2, 12], 5060).into(),
+            transport: Transport::Udp,
             domains: domains.iter().map(|it| (*it).to_owned()).collect(),
             expires: Duration::from_secs(3600),
             credentials: None,

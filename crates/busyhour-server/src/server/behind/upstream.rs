@@ -1,10 +1,11 @@
 //! The part of the server that registers addresses of record at servers behind this one.
 
+mod sending;
 mod stored_rows;
 
 use self::stored_rows::write_row;
 use super::{
-    register_request::{self, RegisterRequest, domain_of},
+    register_request::{self, domain_of},
     registrar_config::{RegistrarConfig, RegistrarsByDomain},
     upstream_stats::{RegistrarView, UpstreamStats},
 };
@@ -35,7 +36,7 @@ use busyhour_registrar::{
     },
     user_of,
 };
-use busyhour_sip::{Flow, HeaderName, Message, SipUri, Transport, auth::Secret};
+use busyhour_sip::{Flow, HeaderName, Message, SipUri, auth::Secret};
 use busyhour_store::{Change, SettingKind};
 use std::{
     collections::HashMap,
@@ -86,6 +87,8 @@ struct RegistrarInner {
 struct WaitingRequest {
     /// As it was sent.
     message: Option<Buffer>,
+    /// Where to, last.
+    sent_on: Option<Flow>,
     /// What has to be durable before it leaves.
     first: Option<UpstreamRow>,
     is_committing: bool,
@@ -303,7 +306,7 @@ impl Upstream {
             let RegistrarInner { table, .. } = &*registrar.lock();
             RegistrarView {
                 name: registrar.config.name.clone(),
-                address: registrar.config.address.to_string(),
+                address: registrar.config.location(),
                 state: if table.is_away() { "away" } else { "up" },
                 told_count: table.told_count() as u64,
                 failing_count: table.failing_count() as u64,
@@ -428,10 +431,7 @@ impl Upstream {
                     ask,
                     is_again: true,
                     ..
-                } => {
-                    counters.retransmitted.increment();
-                    self.send_again(index, &aor, (number, ask));
-                }
+                } => self.send_again(index, &aor, (number, ask)),
                 UpstreamStep::Send {
                     aor,
                     number,
@@ -485,6 +485,7 @@ impl Upstream {
         let registrar = &self.registrars[index];
         let waiting = WaitingRequest {
             message: None,
+            sent_on: None,
             first: Some(row.clone()),
             is_committing: true,
         };
@@ -516,66 +517,6 @@ impl Upstream {
         if is_stored {
             self.send(index, aor, request, None);
         }
-    }
-
-    /// What was not stored has not left: it is stored again.
-    fn send_again(self: &Arc<Self>, index: usize, aor: &Arc<str>, request: (u64, UpstreamAsk)) {
-        let registrar = &self.registrars[index];
-        let (message, first) = match registrar.lock().requests.get(&request.0) {
-            Some(waiting) if waiting.is_committing => return,
-            Some(waiting) => (waiting.message.clone(), waiting.first.clone()),
-            None => (None, None),
-        };
-        match (message.zip(self.flow(index)), first) {
-            // What is lost is sent again.
-            (Some((message, flow)), _) => _ = self.responder.forward(flow, message),
-            (None, Some(row)) => self.store_and_send(index, aor, request, row),
-            (None, None) => self.send(index, aor, request, None),
-        }
-    }
-
-    fn flow(&self, index: usize) -> Option<Flow> {
-        let remote = self.registrars[index].config.address;
-        let network = self.responder.network();
-        let local = network.local_to(Transport::Udp, remote)?;
-        Some(Flow::udp(local, remote))
-    }
-
-    fn send(
-        &self,
-        index: usize,
-        aor: &str,
-        (number, ask): (u64, UpstreamAsk),
-        credentials: Option<(HeaderName, String)>,
-    ) {
-        let Some(flow) = self.flow(index) else {
-            return;
-        };
-        let request = RegisterRequest {
-            aor,
-            ask,
-            ours: self.advertised.for_flow(flow),
-            registrar: index,
-            number,
-            cseq: self.last_cseq.fetch_add(1, Ordering::Relaxed) + 1,
-            run: self.run,
-            credentials,
-        };
-        let Some(message) = self.responder.write(|out| request.write(out)) else {
-            return;
-        };
-        let mut state = self.registrars[index].lock();
-        if state.table.pending(number).is_some() {
-            let waiting = WaitingRequest {
-                message: Some(message.clone()),
-                first: None,
-                is_committing: false,
-            };
-            state.requests.insert(number, waiting);
-        }
-        drop(state);
-        // What is lost is sent again.
-        let _ = self.responder.forward(flow, message);
     }
 
     /// The credentials that answer a challenge: those of the registrar, or the account's own
