@@ -51,9 +51,7 @@ use self::{
     rare::{MoreRare, Rare},
 };
 use super::{
-    change::record::RegistrationEvent,
-    load::shares::Holder,
-    sip::{inbound_request::InboundRequest, responder::answer_flow},
+    change::record::RegistrationEvent, load::shares::Holder, sip::inbound_request::InboundRequest,
 };
 use busyhour::{
     bus::Name,
@@ -356,9 +354,8 @@ impl Device {
         let Some(answer) = answer else {
             return Ok(None);
         };
-        let answer_flow = answer_flow(message, inbound.flow);
         let draft = RegistrationDraft {
-            answer: Answer::Sip(inbound.transaction, answer_flow, answer),
+            answer: Answer::Sip(inbound.transaction, inbound.answer_flow(), answer),
             tally: update.tally,
             is_visible: is_visible(&update),
             keeps_flow: registration.extensions.outbound && registration.extensions.is_direct,

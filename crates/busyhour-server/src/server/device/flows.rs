@@ -354,7 +354,8 @@ impl ProbePolicy {
     }
 
     fn pace(&self, contact: &Contact) -> Option<Pace> {
-        let nat_interval = match contact.is_translated() {
+        let is_translated = contact.is_translated();
+        let nat_interval = match is_translated {
             true => self.nat_interval,
             false => Duration::ZERO,
         };
@@ -363,7 +364,7 @@ impl ProbePolicy {
         let verify_within = is_new.then_some(self.verify_within);
         let intervals = [self.interval, nat_interval].into_iter();
         let every = intervals.filter(|it| !it.is_zero()).min();
-        let is_kept = contact.is_translated() && !contact.uri().starts_with("iax:");
+        let is_kept = is_translated && !contact.uri().starts_with("iax:");
         let keep_alive = (is_kept && !self.nat_keep_alive.is_zero()).then_some(self.nat_keep_alive);
         // One that did not answer may still be heard.
         let is_lost = reach == Reach::Unreachable && self.may_probe();

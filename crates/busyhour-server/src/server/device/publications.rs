@@ -4,7 +4,7 @@ use super::{
     Device, DeviceInner, Pending, compositor::PublicationDraft, device_context::DeviceContext,
     device_request::DeviceRequest, draft::Draft, end_of_life,
 };
-use crate::server::sip::{inbound_request::InboundRequest, responder::answer_flow};
+use crate::server::sip::inbound_request::InboundRequest;
 use busyhour::clock::Instant;
 use busyhour_registrar::{
     BindingId, EndedBinding,
@@ -64,7 +64,7 @@ impl Device {
         if let Some(place) = draft.place {
             place.take_up();
         }
-        let flow = answer_flow(&inbound.message(), inbound.flow);
+        let flow = inbound.answer_flow();
         context
             .responder
             .accept(inbound.transaction, flow, draft.answer);

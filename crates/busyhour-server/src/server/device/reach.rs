@@ -74,10 +74,9 @@ impl Device {
         next: &Bindings,
     ) {
         context.table.note_changed(self);
-        // A refresh changes none of them, and takes one look at each.
-        let of = |bindings| flows(bindings, &context.flows);
-        let only = |bindings| of(bindings).map(|(flow, _)| flow);
-        if !only(before).eq(only(next)) {
+        if !have_same_contacts(before, next) {
+            let of = |bindings| flows(bindings, &context.flows);
+            let only = |bindings| of(bindings).map(|(flow, _)| flow);
             let is_in = |bindings, flow| only(bindings).any(|other| other == flow);
             for (flow, pace) in of(next).filter(|(flow, _)| !is_in(before, *flow)) {
                 let now = context.clock.now();
@@ -137,6 +136,13 @@ impl Device {
             self.publish(context, state);
         }
     }
+}
+
+/// Whether both have the same contacts, so that they have the same flows. A refresh keeps its contact, which is
+/// known without reading what is in it.
+fn have_same_contacts(one: &Bindings, other: &Bindings) -> bool {
+    let contacts = |bindings| Bindings::all(bindings).map(|it| (&it.contact, it.lease.removed));
+    contacts(one).eq(contacts(other))
 }
 
 /// What a registrar behind sends here cannot go to an IAX2 telephone.

@@ -12,6 +12,8 @@ pub(in crate::server) struct InboundRequest {
     datagram: Buffer,
     index: MessageIndex,
     pub(in crate::server) flow: Flow,
+    /// The port to which the answer goes, at the address that the request came from.
+    answer_port: u16,
     pub(in crate::server) transaction: TransactionKey,
     pub(in crate::server) arrived_at: Instant,
     pub(in crate::server) span: RequestSpan,
@@ -23,6 +25,7 @@ impl InboundRequest {
             datagram: request.datagram.clone(),
             index: request.message.index().clone(),
             flow: request.flow,
+            answer_port: request.answer_flow().remote.port(),
             transaction: request.transaction,
             arrived_at,
             span: request.take_span(),
@@ -37,6 +40,13 @@ impl InboundRequest {
             span: RequestSpan::default(),
             ..*self
         }
+    }
+
+    /// Over which the answer goes (RFC 3261 §18.2.2, RFC 3581 §4).
+    pub(in crate::server) fn answer_flow(&self) -> Flow {
+        let mut flow = self.flow;
+        flow.remote.set_port(self.answer_port);
+        flow
     }
 
     pub(in crate::server) fn message(&self) -> Message<'_> {

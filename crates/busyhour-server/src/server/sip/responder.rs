@@ -329,7 +329,7 @@ impl Responder {
         let (message, flow) = (inbound.message(), inbound.flow);
         let refusal = self.overloaded();
         if let Some(answer) = self.refusal(&message, flow, inbound.transaction, &refusal) {
-            self.answer(inbound.transaction, answer_flow(&message, flow), answer);
+            self.answer(inbound.transaction, inbound.answer_flow(), answer);
         }
     }
 

@@ -4,7 +4,6 @@
 use super::{
     inbound_request::InboundRequest,
     receive::Request,
-    responder::answer_flow,
     transactions::{Begun, Repeated},
 };
 use crate::server::{
@@ -284,7 +283,7 @@ impl Core {
         if granted_s > 0 && !self.persistence.store().is_immediate() {
             watcher.begin(&self.watching, granted_s, inbound, answer);
         } else {
-            let flow = answer_flow(message, inbound.flow);
+            let flow = inbound.answer_flow();
             inbound.span.step("answer");
             self.responder.accept(inbound.transaction, flow, answer);
             inbound.span.answered(Status::OK.code());

@@ -9,10 +9,7 @@
 //! of a watcher with 481, so the watcher subscribes anew.
 
 use super::{Inner, SubscriptionRow, Watcher, watcher_context::WatcherContext};
-use crate::server::{
-    sip::{inbound_request::InboundRequest, responder::answer_flow},
-    spans::request_span::RequestSpan,
-};
+use crate::server::{sip::inbound_request::InboundRequest, spans::request_span::RequestSpan};
 use busyhour::{
     buffer::Buffer,
     clock::Instant,
@@ -70,7 +67,7 @@ impl Watcher {
         }
         self.lock().row = Some(SubscriptionRow::new(row, 0));
         inbound.span.step("answer");
-        let flow = answer_flow(&inbound.message(), inbound.flow);
+        let flow = inbound.answer_flow();
         context.responder.accept(inbound.transaction, flow, answer);
         inbound.span.answered(Status::OK.code());
         self.start(&context);
@@ -202,7 +199,7 @@ impl Watcher {
         context.watchers.counters.refreshed.increment();
         context
             .responder
-            .accept(inbound.transaction, answer_flow(message, flow), answer);
+            .accept(inbound.transaction, inbound.answer_flow(), answer);
         span.answered(Status::OK.code());
         Ok(())
     }
