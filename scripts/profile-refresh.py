@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""How many instructions a refresh of a registration costs the server, and in which thread.
+
+usage: [BUSYHOUR=target/release/busyhour] scripts/profile-refresh.py [REFRESHES]
+
+The server runs in memory, without passwords, under valgrind's callgrind, and twenty telephones refresh in turn (400 refreshes
+unless told), each after the answer to the one before. Counting starts when all have refreshed several times, since valgrind
+has to translate the code first. Prints the instructions of each thread, and those of all: valgrind runs one thread at a
+time, so that its pool's workers take over more than they do otherwise. Needs valgrind.
+"""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+REFRESHES = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+BUSYHOUR = os.path.abspath(os.environ.get("BUSYHOUR", "target/release/busyhour"))
+TELEPHONES = 20
+WARM_UP = 5 * TELEPHONES
+ATTEMPTS = 200
+PAUSE_SECONDS = 0.2
+
+CONFIG = """
+[sip]
+listen = "{address}"
+tcp = "off"
+auth = "open"
+domains = ["example.com"]
+[iax2]
+listen = "127.0.0.1:0"
+[http]
+listen = "off"
+socket = "off"
+[store]
+durability = "memory"
+[log]
+level = "warn"
+[limits]
+source_percent = 100
+"""
+
+
+def free_address():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()
+
+
+class Telephones:
+    def __init__(self, server):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.connect(server)
+        self.address = "%s:%d" % self.socket.getsockname()
+        self.cseq = 0
+
+    def refresh(self, seconds):
+        """Of the next one in turn."""
+        self.cseq += 1
+        number = self.cseq % TELEPHONES
+        aor = f"sip:user{number}@example.com"
+        self.socket.send((
+            f"REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP {self.address};branch=z9hG4bK{self.cseq};rport\r\n"
+            f"Max-Forwards: 70\r\nFrom: <{aor}>;tag={number}\r\nTo: <{aor}>\r\nCall-ID: {number}@telephone\r\n"
+            f"CSeq: {self.cseq} REGISTER\r\nContact: <sip:user{number}@{self.address}>\r\nExpires: 60\r\n"
+            "Content-Length: 0\r\n\r\n").encode())
+        self.socket.settimeout(seconds)
+        answer = self.socket.recv(65536)
+        if not answer.startswith(b"SIP/2.0 200 "):
+            sys.exit(f"a refresh was answered by {answer[:60]!r}")
+
+    def wait(self):
+        """Until the server answers."""
+        for _ in range(ATTEMPTS):
+            try:
+                return self.refresh(0.3)
+            except OSError:
+                time.sleep(PAUSE_SECONDS)
+        sys.exit("the server does not answer")
+
+
+def control(what, process):
+    subprocess.run(["callgrind_control", what, str(process.pid)], check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+
+
+def count(folder):
+    server = free_address()
+    (folder / "busyhour.toml").write_text(CONFIG.format(address="%s:%d" % server))
+    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes",
+               f"--callgrind-out-file={folder}/out", BUSYHOUR, "serve", "--config", f"{folder}/busyhour.toml"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        Telephones(server).wait()
+        telephones = Telephones(server)
+        control("--instr=on", process)
+        for _ in range(WARM_UP):
+            telephones.refresh(30)
+        control("--zero", process)
+        for _ in range(REFRESHES):
+            telephones.refresh(30)
+        control("--dump", process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    total = 0
+    for file in sorted(folder.glob("out.1-*")):
+        found = re.search(r"^(?:totals|summary): (\d+)", file.read_text(), re.M)
+        each = int(found[1]) / REFRESHES if found else 0
+        total += each
+        if each >= 1:
+            print(f"thread {file.name[-2:]}: {each:,.0f}")
+    print(f"all threads: {total:,.0f} instructions a refresh")
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    count(pathlib.Path(scratch))
