@@ -64,6 +64,14 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The journal of a database cannot be used.
+    #[error("journal {}: {reason}", path.display())]
+    Journal {
+        /// The journal.
+        path: PathBuf,
+        /// What is wrong, and what can be done.
+        reason: String,
+    },
     /// A newer program wrote the database.
     #[error("database {} has schema version {found}, but this program knows only up to {known}; use a newer busyhour", path.display())]
     Newer {

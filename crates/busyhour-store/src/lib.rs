@@ -14,6 +14,7 @@ mod change;
 mod expired_rows;
 mod error;
 mod foreign_table;
+mod journal;
 mod memory;
 mod migrations;
 mod outside_changes;
@@ -42,6 +43,9 @@ pub use call_records::{CallRecordLimits, CallRecordQuery, CallRecordRow};
 pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
 pub use foreign_table::{ForeignRow, read_postgres_table, read_sqlite_table};
+pub use journal::{
+    JournalDamage, JournalPosition, JournalRecord, RecoveredJournal, recover_journal,
+};
 pub use memory::MemoryStore;
 pub use postgres::{JoinError, PostgresOptions, PostgresOwnership, PostgresStore, masked};
 pub use setting::SettingKind;
@@ -338,6 +342,24 @@ pub struct StoreStats {
     pub account_portions: u64,
     /// The largest such batch; changes never wait for more than one.
     pub account_portion_len_max: u64,
+    /// The bytes that a journal in front of the database has; 0 without one.
+    pub journal_bytes: u64,
+    /// Those of them with changes that the database has not yet.
+    pub journal_used: u64,
+    /// Groups that were written to the journal.
+    pub journal_groups: u64,
+    /// Groups that had to wait for room in it.
+    pub journal_waits: u64,
+    /// How long the oldest change has waited in it for the database, in nanoseconds.
+    pub behind_ns: u64,
+    /// Transactions by which the database took what was in the journal.
+    pub behind_transactions: u64,
+    /// Rows that they have changed: several changes of one row become one.
+    pub behind_rows: u64,
+    /// Such transactions that failed.
+    pub behind_failed: u64,
+    /// Why the last one failed, empty if it did not.
+    pub behind_error: String,
     /// The last failure, empty when there was none.
     pub last_error: String,
     /// Why nothing can be stored at the moment, such as a deleted database file; empty

@@ -71,6 +71,8 @@ struct State {
     old_call_records: OldCallRecords,
     /// When the group on its way was taken.
     taken_at: Option<Instant>,
+    /// What was taken is to be removed, and groups wait for that.
+    removes_in_turn: bool,
     /// Why the current group is not written yet, if the writer knows.
     last_error: Option<CommitError>,
     closed: bool,
@@ -96,6 +98,7 @@ impl Queue {
                 ended_rows: ExpiredRows::new(),
                 old_call_records: OldCallRecords::default(),
                 taken_at: None,
+                removes_in_turn: false,
                 last_error: None,
                 closed: false,
                 ended: false,
@@ -157,6 +160,21 @@ impl Queue {
         let waited = self.arrived.wait_timeout_while(state, commit_timeout, idle);
         let (mut state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
         state.take()
+    }
+
+    /// As [`take`](Self::take), but never what is to be removed, which another thread
+    /// [takes](Self::take_removal).
+    pub(super) fn take_changes(&self, timeout: Duration) -> Taken {
+        let state = self.lock();
+        let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let waited = self.arrived.wait_timeout_while(state, timeout, idle);
+        let (mut state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.take_group()
+    }
+
+    /// A batch of what is to be removed, if there is one.
+    pub(super) fn take_removal(&self) -> Option<Taken> {
+        self.lock().take_old()
     }
 
     /// Refuses the changes that wait behind a group which takes longer than the commit
@@ -260,7 +278,7 @@ impl Queue {
     /// Accounts for the batch that was taken, and keeps it where it failed.
     pub(super) fn finish_ended(&self, batch: &[EndedBinding], is_removed: bool) {
         let mut state = self.lock();
-        state.taken_at = None;
+        state.end_turn();
         match is_removed {
             true => state.ended_rows.count_removed(),
             false => state.ended_rows.put_back(batch),
@@ -270,7 +288,7 @@ impl Queue {
     /// Accounts for a batch of old records: how many were removed, unless that failed.
     pub(super) fn finish_call_records(&self, removed: Option<usize>) {
         let mut state = self.lock();
-        state.taken_at = None;
+        state.end_turn();
         state.old_call_records.finish(removed);
     }
 
@@ -360,20 +378,32 @@ impl Queue {
 
 impl State {
     fn take(&mut self) -> Taken {
-        let is_over = self.closed && self.waiting.is_empty();
-        let taken = match self.take_old() {
-            Some(old) => old,
-            None if is_over => return Taken::Closed,
-            None if self.waiting.is_empty() => return Taken::Nothing,
-            None => {
-                self.ended_rows.request_yield(&self.waiting);
-                self.old_call_records.request_yield();
-                self.group_arrived_at = self.arrived_at;
-                Taken::Group(self.take_waiting())
-            }
+        let Some(old) = self.take_old() else {
+            return self.take_group();
         };
         self.taken_at = Some(Instant::now());
-        taken
+        self.removes_in_turn = true;
+        old
+    }
+
+    fn take_group(&mut self) -> Taken {
+        match (self.waiting.is_empty(), self.closed) {
+            (true, true) => return Taken::Closed,
+            (true, false) => return Taken::Nothing,
+            _ => {}
+        }
+        self.ended_rows.request_yield(&self.waiting);
+        self.old_call_records.request_yield();
+        self.group_arrived_at = self.arrived_at;
+        self.taken_at = Some(Instant::now());
+        Taken::Group(self.take_waiting())
+    }
+
+    /// Something was removed, or not. Where that is not in turn with groups, a group may be on its way.
+    fn end_turn(&mut self) {
+        if std::mem::take(&mut self.removes_in_turn) {
+            self.taken_at = None;
+        }
     }
 
     /// Takes a batch of what is to be removed only if no changes wait, or after a group.

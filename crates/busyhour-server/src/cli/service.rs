@@ -211,10 +211,10 @@ pub(super) fn open_store(
     let path = database(options);
     make_folder(&path)?;
     let store = SqliteStore::open(SqliteOptions {
-        path,
         durability,
         queue_capacity: options.queue,
         location_view: options.location_view,
+        ..SqliteOptions::new(path)
     });
     Ok(Box::new(store.map_err(Failure::running)?))
 }

@@ -1,5 +1,6 @@
 use super::graph::sampler::Sample;
 use crate::server::ClusterStats;
+use busyhour_store::StoreStats;
 use std::sync::Arc;
 
 /// A server that serves but needs attention: shared limits that were reached during the
@@ -11,10 +12,30 @@ pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
     if let Some(concern) = kept.last()?.stats.cluster.and_then(concern_of_cluster) {
         return Some(concern.to_owned());
     }
+    if let Some(concern) = concern_of_journal(&now.store) {
+        return Some(concern);
+    }
     let counts = before.limits_of_all().into_iter().zip(now.limits_of_all());
     let grown = counts.filter(|((_, before), (_, now))| now > before);
     let names: Vec<&str> = grown.map(|(_, (name, _))| name).collect();
     (!names.is_empty()).then(|| format!("degraded: limits reached: {}", names.join(", ")))
+}
+
+/// Registrations are still acknowledged while there is room in the journal.
+fn concern_of_journal(store: &StoreStats) -> Option<String> {
+    let is_late = store.behind_ns > BEHIND_MAX_NS || !store.behind_error.is_empty();
+    let is_long = store.journal_used > store.journal_bytes / 4 * 3;
+    (is_late || is_long).then(|| {
+        let seconds = store.behind_ns / 1_000_000_000;
+        let percent = store.journal_used * 100 / store.journal_bytes.max(1);
+        let why = match store.behind_error.is_empty() {
+            true => String::new(),
+            false => format!(": {}", store.behind_error),
+        };
+        format!(
+            "degraded: the database is {seconds} s behind its journal, which is full to {percent} %{why}"
+        )
+    })
 }
 
 fn concern_of_cluster(cluster: ClusterStats) -> Option<&'static str> {
@@ -60,6 +81,9 @@ pub(super) fn verdict(draining: bool, kept: &[Arc<Sample>]) -> Result<(), String
     }
     Ok(())
 }
+
+/// Usual is one second.
+const BEHIND_MAX_NS: u64 = 10_000_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -118,6 +142,36 @@ mod tests {
             concerns(&[shed(3), shed(4)]).unwrap(),
             "degraded: limits reached: the time that requests may wait"
         );
+    }
+
+    #[test]
+    fn a_database_that_stays_behind_its_journal_degrades_health() {
+        let mut stats = ServerStats::default();
+        stats.store.journal_bytes = 1000;
+        stats.store.journal_used = 700;
+        stats.store.behind_ns = 9_000_000_000;
+        let concern = |stats: &ServerStats| {
+            let (number, json, stats) = (1, String::new(), stats.clone());
+            let queues_json = None;
+            concerns(&[Arc::new(Sample {
+                number,
+                stats,
+                json,
+                queues_json,
+            })])
+        };
+        assert_eq!(concern(&stats), None);
+        stats.store.behind_error = "disk full".into();
+        let told = concern(&stats).unwrap();
+        assert!(
+            told.ends_with("9 s behind its journal, which is full to 70 %: disk full"),
+            "{told}"
+        );
+        stats.store.behind_error.clear();
+        stats.store.journal_used = 800;
+        assert!(concern(&stats).unwrap().ends_with("full to 80 %"));
+        (stats.store.journal_used, stats.store.behind_ns) = (100, 11_000_000_000);
+        assert!(concern(&stats).unwrap().contains("11 s behind"));
     }
 
     #[test]

@@ -65,12 +65,18 @@ fn nothing_is_lost_through_kills_a_full_disk_and_a_clock_that_is_set() {
 fn nothing_is_lost_on_a_disk_without_space_and_it_is_used_again_once_there_is() {
     let mut world = World::start(Store::SmallDisk);
     world.wait_for_acknowledgements(0.1);
-    world.fill_disk();
-    let error = world.host.server().stats()["store"]["last_error"].to_string();
+    world.host.fill_disk(true);
+    world.wait_for_stat("/store/behind_failed", |count| count >= FAILURES);
+    let error = world.host.server().stats()["store"]["behind_error"].to_string();
     assert!(error.contains("disk is full"), "{error}");
-    assert!(world.host.server().stat("/registrar/store_failures") > 0);
+    // There is room in the journal.
     world.wait_for_acknowledgements(0.1);
-    world.fill_disk_and_kill();
+    world.host.fill_disk(false);
+    world.wait_for_stat("/store/behind_ns", |age| age < 1_000_000_000);
+    world.wait_for_acknowledgements(0.1);
+    world.host.fill_disk(true);
+    world.wait_for_acknowledgements(0.1);
+    world.kill("while the disk is full");
     world.wait_for_acknowledgements(0.1);
     world.end_well();
 }

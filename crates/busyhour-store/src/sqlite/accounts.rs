@@ -1,6 +1,6 @@
 //! Accounts for tools, in transactions of their own.
 
-use super::{StoreError, connect, load, sqlite_error, writer};
+use super::{StoreError, connect, load, sqlite_error, tables};
 use crate::{Account, AccountAdmin, SettingKind, WhenMissing};
 use rusqlite::{Connection, TransactionBehavior};
 use std::{
@@ -51,7 +51,7 @@ impl SqliteAccounts {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         for account in accounts {
-            writer::put_account(&transaction, account)?;
+            tables::put_account(&transaction, account)?;
         }
         transaction.commit()
     }
@@ -67,7 +67,7 @@ impl AccountAdmin for SqliteAccounts {
     }
 
     fn remove(&mut self, username: &str, realm: &str) -> Result<bool, StoreError> {
-        let removed = writer::remove_account(&self.connection, username, realm);
+        let removed = tables::remove_account(&self.connection, username, realm);
         removed
             .map(|count| count > 0)
             .map_err(|source| sqlite_error(&self.path, source))
@@ -83,7 +83,7 @@ impl AccountAdmin for SqliteAccounts {
                 .transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut count = 0;
             for username in usernames {
-                count += writer::remove_account(&transaction, username, realm)? as u64;
+                count += tables::remove_account(&transaction, username, realm)? as u64;
             }
             transaction.commit()?;
             Ok(count)
@@ -104,12 +104,12 @@ impl AccountAdmin for SqliteAccounts {
         name: &str,
         value: &str,
     ) -> Result<(), StoreError> {
-        let put = writer::put_setting(&self.connection, kind, name, value);
+        let put = tables::put_setting(&self.connection, kind, name, value);
         put.map_err(|source| sqlite_error(&self.path, source))
     }
 
     fn remove_setting(&mut self, kind: SettingKind, name: &str) -> Result<bool, StoreError> {
-        let removed = writer::remove_setting(&self.connection, kind, name);
+        let removed = tables::remove_setting(&self.connection, kind, name);
         removed
             .map(|count| count > 0)
             .map_err(|source| sqlite_error(&self.path, source))

@@ -3,9 +3,17 @@
 //!
 //! A copy is made in one transaction, so it has each of the server's batches whole or not at all. It is checked, and is on
 //! the disk, before it gets its name; a name that exists is never taken.
+//!
+//! What was acknowledged may be in the journal only. So the journal is read first, then the database is copied, and then
+//! what the copy lacks is put into it. The order matters: a record is overwritten only after the database has had it, so
+//! each record that was there when the reading began is either in what was read, or in the copy. The result is the state
+//! of one moment after the begin, since records are taken in their order and without a gap.
+//!
+//! A server that runs may write while the journal is read: a record may be read before it is there, and a later one after
+//! it. This looks like damage, so the copy is made again before it is called that.
 
 use super::{
-    StoreError,
+    StoreError, journal_beside,
     lock::DatabaseLock,
     part::{Part, keep_as, path_error, sync_folder},
     schema, sqlite_error,
@@ -75,8 +83,7 @@ pub fn back_up(
         return Err(StoreError::Missing { path });
     }
     refuse_existing(target)?;
-    let part = Part::beside(target)?;
-    copy(database, part.path())?;
+    let part = copy_with_journal(database, target)?;
     if backup_for == BackupFor::This {
         let backup = describe(part.path())?;
         part.becomes(target)?;
@@ -109,6 +116,8 @@ pub fn restore(backup: &Path, database: &Path, replace: bool) -> Result<Backup, 
     let part = Part::beside(database)?;
     copy(backup, part.path())?;
     count_lost_runs(part.path())?;
+    // Whatever made the copy, the journal that was beside it is not what is beside it now.
+    forget_journal(part.path())?;
     part.give_to_owner_of_folder()?;
     match database.exists() {
         true => {
@@ -119,6 +128,30 @@ pub fn restore(backup: &Path, database: &Path, replace: bool) -> Result<Backup, 
     }
     drop(lock);
     Ok(described)
+}
+
+/// A copy of the database with what is in its journal.
+fn copy_with_journal(database: &Path, target: &Path) -> Result<Part, StoreError> {
+    let mut tries = 0;
+    loop {
+        let journal = journal_beside::read(database)?;
+        let part = Part::beside(target)?;
+        copy(database, part.path())?;
+        tries += 1;
+        match detach(part.path(), database, journal.as_deref()) {
+            Ok(()) => return Ok(part),
+            Err(StoreError::Journal { .. }) if tries < TRIES_MAX => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Puts what is in the journal of a database into a copy of it, which needs no journal then.
+fn detach(copy: &Path, database: &Path, journal: Option<&[u8]>) -> Result<(), StoreError> {
+    let wrap = |source| sqlite_error(copy, source);
+    let mut connection = Connection::open(copy).map_err(wrap)?;
+    journal_beside::replay(&mut connection, database, journal)?;
+    journal_beside::forget_position(&connection).map_err(wrap)
 }
 
 /// SQLite writes what one transaction sees, without holes, into the empty file.
@@ -220,10 +253,17 @@ fn count_lost_runs(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Keeps the database under another name as well, and moves what SQLite has beside it there: at
+fn forget_journal(path: &Path) -> Result<(), StoreError> {
+    let connection = Connection::open(path);
+    let forgotten = connection.and_then(|connection| journal_beside::forget_position(&connection));
+    forgotten.map_err(|source| sqlite_error(path, source))
+}
+
+/// Keeps the database under another name as well, and moves what is beside it there: at
 /// each moment the database is there with all that was committed.
 fn keep_aside(database: &Path) -> Result<(), StoreError> {
     // A damaged one may not allow it; then its parts belong together under the other name.
+    let _ = take_in_journal(database);
     let _ = checkpoint(database);
     let free = (1..).map(|number: u32| match number {
         1 => database.with_added_extension("replaced"),
@@ -232,14 +272,28 @@ fn keep_aside(database: &Path) -> Result<(), StoreError> {
     let mut free = free.filter(|path| !path.exists());
     let kept = free.next().unwrap_or_else(|| database.to_owned());
     keep_as(database, &kept).map_err(|source| path_error(&kept, source))?;
-    for suffix in ["-wal", "-shm"] {
-        let (from, to) = (with_suffix(database, suffix), with_suffix(&kept, suffix));
+    let beside = ["-wal", "-shm"];
+    let beside = beside.map(|suffix| (with_suffix(database, suffix), with_suffix(&kept, suffix)));
+    let journal = (
+        journal_beside::path_of(database),
+        journal_beside::path_of(&kept),
+    );
+    for (from, to) in beside.into_iter().chain([journal]) {
         match fs::rename(&from, &to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             moved => moved.map_err(|source| path_error(&from, source))?,
         }
     }
     sync_folder(database).map_err(|source| path_error(database, source))
+}
+
+/// Takes what was acknowledged from the journal into the database.
+fn take_in_journal(database: &Path) -> Result<(), StoreError> {
+    let journal = journal_beside::read(database)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let connection = Connection::open_with_flags(database, flags);
+    let mut connection = connection.map_err(|source| sqlite_error(database, source))?;
+    journal_beside::replay(&mut connection, database, journal.as_deref()).map(drop)
 }
 
 /// Takes what was committed from the log beside the database into it.
@@ -264,6 +318,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
+/// Of a copy beside a server that runs.
+const TRIES_MAX: usize = 5;
 /// More than anybody starts a server between two copies.
 const RUNS_SKIPPED: i64 = 1_000_000;
 

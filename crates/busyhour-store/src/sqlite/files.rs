@@ -6,11 +6,11 @@
 //! transaction, since what is refused then must not appear when the file comes back; after
 //! each commit and before it is acknowledged; and once a second.
 //!
-//! All three files are checked, and the lock file. Without `-wal` the last commits are
+//! All four files are checked, and the lock file. Without `-wal` the last commits are
 //! lost. Without `-shm` another program creates a new one, and the two programs no
 //! longer see each other's locks.
 //!
-//! Checking four files twice at each commit would cost too much. A program that
+//! Checking five files twice at each commit would cost too much. A program that
 //! deletes, renames or replaces one of them changes their folder, so usually it is
 //! enough to check whether the folder is unchanged. If the folder has
 //! changed recently, its time says nothing: file systems count it in steps of up to two
@@ -70,12 +70,14 @@ pub(super) struct FileId {
 impl Files {
     /// Notes which files a connection has open; to be called once it has written.
     /// `id` is that of the database which it opened.
-    pub(super) fn opened(database: &Path, id: FileId, lock: DatabaseLock) -> Self {
+    pub(super) fn opened(database: &Path, id: FileId, journal: &Path, lock: DatabaseLock) -> Self {
         let mut opened = vec![(database.to_owned(), id)];
-        for ending in ["-wal", "-shm"] {
+        let beside = ["-wal", "-shm"].map(|ending| {
             let mut path = database.as_os_str().to_owned();
             path.push(ending);
-            let path = PathBuf::from(path);
+            PathBuf::from(path)
+        });
+        for path in beside.into_iter().chain([journal.to_owned()]) {
             // A file system without shared memory has neither.
             if let Ok(id) = FileId::at(&path) {
                 opened.push((path, id));
@@ -272,11 +274,12 @@ mod tests {
 
         fn in_folder(folder: &Path) -> Files {
             let path = folder.join("busyhour.db");
-            for ending in ["", "-wal", "-shm"] {
+            for ending in ["", "-wal", "-shm", ".journal"] {
                 File::create(folder.join(format!("busyhour.db{ending}"))).unwrap();
             }
             let lock = DatabaseLock::acquire(&path).unwrap();
-            Files::opened(&path, FileId::at(&path).unwrap(), lock)
+            let journal = folder.join("busyhour.db.journal");
+            Files::opened(&path, FileId::at(&path).unwrap(), &journal, lock)
         }
 
         fn replace(&self, name: &str) {
@@ -301,11 +304,11 @@ mod tests {
     fn one_check_is_enough_when_the_folder_does_not_change() {
         let mut database = Database::new();
         let begin = Instant::now();
-        assert_eq!(database.asked(begin), 5000, "it may change unseen");
-        assert_eq!(database.asked(begin + STAMP_STEP_MAX), 1004);
+        assert_eq!(database.asked(begin), 6000, "it may change unseen");
+        assert_eq!(database.asked(begin + STAMP_STEP_MAX), 1005);
         File::create(database.folder.path().join("other")).unwrap();
-        assert_eq!(database.asked(begin + 3 * STAMP_STEP_MAX), 5000);
-        assert_eq!(database.asked(begin + 4 * STAMP_STEP_MAX), 1004);
+        assert_eq!(database.asked(begin + 3 * STAMP_STEP_MAX), 6000);
+        assert_eq!(database.asked(begin + 4 * STAMP_STEP_MAX), 1005);
     }
 
     #[test]
@@ -337,6 +340,7 @@ mod tests {
             "busyhour.db",
             "busyhour.db-wal",
             "busyhour.db-shm",
+            "busyhour.db.journal",
             "busyhour.db.lock",
         ] {
             let mut database = Database::new();

@@ -1,30 +1,36 @@
-//! SQLite in WAL mode: one writer thread, group commit, one server a database.
+//! SQLite in WAL mode behind a journal: one writer thread, group commit, one server a database.
 
 mod accounts;
 mod backup;
+mod behind;
 mod call_records;
 mod files;
+mod folded_rows;
+mod journal_beside;
 mod load;
 mod location_view;
 mod lock;
 mod part;
 mod schema;
+mod tables;
 mod writer;
 
 use super::{
     AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
     Contents, Durability, EndListener, Refused, SettingKind, SettingListener, Store, StoreError,
     StoreStats,
+    journal::{JournalWriter, SyncedFile},
     outside_changes::{AccountWatch, OutsideChanges, SettingWatch},
     queue::{Batch, Queue},
 };
 pub(super) use accounts::SqliteAccounts;
 pub use backup::{Backup, BackupFor, back_up, has_account, inspect, restore};
+use behind::Behind;
 use busyhour::pool::TaskPool;
 use busyhour_registrar::EndedBinding;
 use files::{FileId, Files};
 use lock::DatabaseLock;
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use std::{
     fs::{self, OpenOptions},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
@@ -37,9 +43,9 @@ use writer::SqliteWriter;
 
 /// A database file that one server holds.
 ///
-/// A commit is durable when its transaction has been synchronised to the disk
-/// ([`Durability::Full`]). All changes that arrive while one transaction is on
-/// its way go together into the next.
+/// A commit is durable when its record in the journal beside the database has been synchronised to the
+/// disk ([`Durability::Full`]). All changes that arrive while one record is on its way go together into
+/// the next. The database has them within about a second; [`load`](Store::load) waits for it.
 ///
 /// # Examples
 ///
@@ -56,6 +62,7 @@ use writer::SqliteWriter;
 /// ```
 pub struct SqliteStore {
     queue: Arc<Queue>,
+    behind: Arc<Behind>,
     feed: Arc<AccountWatch>,
     settings: Arc<SettingWatch>,
     path: PathBuf,
@@ -74,6 +81,9 @@ pub struct SqliteOptions {
     /// Whether the database has a view `location`, by which Kamailio's `usrloc` finds
     /// contacts.
     pub location_view: bool,
+    /// The bytes of the journal, where none is yet: what is acknowledged while the database is written
+    /// or cannot be written has to fit. They are written when it is made.
+    pub journal_bytes: u64,
 }
 
 impl SqliteStore {
@@ -85,31 +95,46 @@ impl SqliteStore {
     /// When another server holds the database, the path cannot be written, the
     /// file is not a database, or a newer program made its schema.
     pub fn open(options: SqliteOptions) -> Result<Self, StoreError> {
-        let lock = DatabaseLock::acquire(&options.path)?;
-        make_file(&options.path)?;
-        let (connection, id) = FileId::while_connecting(&options.path, || connect(&options.path))?;
+        let path = &options.path;
+        let lock = DatabaseLock::acquire(path)?;
+        make_file(path)?;
+        let (mut connection, id) = FileId::while_connecting(path, || connect(path))?;
+        let epoch = journal_beside::replay(
+            &mut connection,
+            path,
+            journal_beside::read(path)?.as_deref(),
+        )?;
         begin_run(&connection, &options)?;
-        let files = Files::opened(&options.path, id, lock);
+        let (file, len) = journal_beside::open_or_make(path, options.journal_bytes)?;
+        let files = Files::opened(path, id, &journal_beside::path_of(path), lock);
         let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
+        let known = known_epoch(&connection, path, epoch)?;
+        let behind = Behind::new(connection, path.clone(), queue.clone(), len);
+        let is_synced = options.durability == Durability::Full;
+        let mut journal = JournalWriter::new(SyncedFile { file, is_synced }, is_synced);
+        let begun = behind.begin_epoch(&mut journal, known);
+        begun.map_err(|error| journal_beside::error(path, error.to_string()))?;
+        behind.set_durability(options.durability)?;
+        let behind = Arc::new(behind);
         let feed = Arc::new(AccountWatch::default());
         let settings = Arc::new(SettingWatch::default());
-        let outside_changes = OutsideChanges::new(feed.clone());
-        let writer = SqliteWriter::new(
-            connection,
+        let writer = SqliteWriter::start(
+            connect_to_read(path)?,
+            (journal, behind.clone()),
             queue.clone(),
-            outside_changes,
+            OutsideChanges::new(feed.clone()),
             settings.clone(),
             files,
         );
+        let no_thread = |source| part::path_error(path, source);
+        let writer = writer.map_err(no_thread)?;
         let thread = thread::Builder::new()
             .name(WRITER_THREAD.to_owned())
             .spawn(move || writer.run())
-            .map_err(|source| StoreError::Path {
-                path: options.path.clone(),
-                source,
-            })?;
+            .map_err(no_thread)?;
         Ok(Self {
             queue,
+            behind,
             feed,
             settings,
             path: options.path,
@@ -126,12 +151,14 @@ impl SqliteOptions {
             durability: Durability::default(),
             queue_capacity: QUEUE_CAPACITY,
             location_view: false,
+            journal_bytes: JOURNAL_BYTES,
         }
     }
 }
 
 impl Store for SqliteStore {
     fn load(&self) -> Result<Contents, StoreError> {
+        self.behind.follow_to_read()?;
         load::contents(&self.path)
     }
 
@@ -144,6 +171,7 @@ impl Store for SqliteStore {
     }
 
     fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError> {
+        self.behind.follow_to_read()?;
         call_records::read(&self.path, query)
     }
 
@@ -168,7 +196,9 @@ impl Store for SqliteStore {
     }
 
     fn stats(&self) -> StoreStats {
-        self.queue.stats()
+        let mut stats = self.queue.stats();
+        self.behind.tell(&mut stats);
+        stats
     }
 
     fn close(&self, deadline: Duration) -> bool {
@@ -210,19 +240,29 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Counts this start of a server on the database, and sets the durability of its
-/// commits.
+/// For what is read while others write.
+fn connect_to_read(path: &Path) -> Result<Connection, StoreError> {
+    let wrap = |source| sqlite_error(path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let connection = Connection::open_with_flags(path, flags).map_err(wrap)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(wrap)?;
+    Ok(connection)
+}
+
+/// Counts this start of a server on the database.
 fn begin_run(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreError> {
     let wrap = |source| sqlite_error(&options.path, source);
-    // This commit is always synchronous, whatever the durability of other commits.
     schema::count_run(connection).map_err(wrap)?;
-    location_view::set(connection, options.location_view).map_err(wrap)?;
-    match options.durability {
-        Durability::Full => Ok(()),
-        Durability::Process => connection
-            .pragma_update(None, "synchronous", "OFF")
-            .map_err(wrap),
-    }
+    location_view::set(connection, options.location_view).map_err(wrap)
+}
+
+/// No journal of this database has had a higher epoch, wherever it is now.
+fn known_epoch(connection: &Connection, path: &Path, of_journal: u64) -> Result<u64, StoreError> {
+    let wrap = |source| sqlite_error(path, source);
+    let position = journal_beside::position(connection).map_err(wrap)?;
+    let of_database = position.map_or(0, |position| position.epoch);
+    let of_run = schema::run(connection).map_err(wrap)? << 16;
+    Ok(of_database.max(of_journal).max(of_run))
 }
 
 /// Creates the file if there is none, for its owner alone, since it contains secrets;
@@ -268,5 +308,7 @@ const WRITER_THREAD: &str = "bh-store";
 const QUEUE_CAPACITY: usize = 65_536;
 /// How long the writer waits for a tool that holds the database for a moment.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// A checkpoint each 16 MiB of log: rare enough to stay out of the latency.
-const CHECKPOINT_PAGES: u32 = 4_096;
+/// A checkpoint each 4 MiB of log: nobody waits for it, but the disk is busy with it.
+const CHECKPOINT_PAGES: u32 = 1_024;
+/// Some 40,000 registrations.
+const JOURNAL_BYTES: u64 = 16 << 20;

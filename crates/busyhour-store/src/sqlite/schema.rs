@@ -290,6 +290,15 @@ const MIGRATIONS: &[&str] = &[
     "
     ALTER TABLE call_record ADD COLUMN media_failure TEXT;
 ",
+    // At most one row; none if there is nothing to be taken from a journal.
+    "
+    CREATE TABLE journal (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        epoch INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        end INTEGER NOT NULL
+    );
+",
 ];
 
 #[cfg(test)]

@@ -1,28 +1,39 @@
-//! The one thread that writes: it takes the changes that have arrived, writes them in
-//! one transaction, and calls their completions.
+//! The one thread that writes: it takes the changes that have arrived, writes them as one record of
+//! the journal, and calls their completions.
 
-use super::{call_records, files::Files, load};
+use super::{
+    behind::{Behind, failed_journal},
+    files::Files,
+    load, tables,
+};
 use crate::{
-    Account, CallRecordLimits, Change, CommitError, SettingKind, SoftState,
-    account::{hashes_text, hints_text},
+    Change, CommitError,
     completion_notifier::CompletionNotifier,
+    journal::{JournalWriter, SyncedFile},
     outside_changes::{OutsideChanges, Pace, SettingWatch},
     queue::{Batch, Queue, Taken},
 };
-use busyhour::clock::UnixTime;
-use busyhour_registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
-use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
-use std::{sync::Arc, time::Instant};
+use rusqlite::Connection;
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Instant,
+};
 
-/// Owns the connection and its files, and with them the lock, for as long as it runs.
+/// Owns the journal and the files, and with them the lock, for as long as it runs.
 pub(super) struct SqliteWriter {
+    /// Reads only.
     connection: Connection,
     queue: Arc<Queue>,
+    behind: Arc<Behind>,
+    journal: JournalWriter<SyncedFile>,
+    /// Nothing went wrong with the journal since its epoch began.
+    is_journal_good: bool,
     outside_changes: OutsideChanges,
     settings: Arc<SettingWatch>,
     setting_looks: Pace,
-    /// Portions of what has ended that were removed.
-    batches: u64,
+    /// Runs [`Behind::run`].
+    follower: Option<JoinHandle<()>>,
     /// After the connection, so that the lock goes last.
     files: Files,
     /// What is wrong with the files; empty if they are in place.
@@ -30,36 +41,47 @@ pub(super) struct SqliteWriter {
 }
 
 impl SqliteWriter {
-    pub(super) fn new(
+    /// Starts the thread that follows the journal, whose epoch has begun.
+    pub(super) fn start(
         connection: Connection,
+        (journal, behind): (JournalWriter<SyncedFile>, Arc<Behind>),
         queue: Arc<Queue>,
         outside_changes: OutsideChanges,
         settings: Arc<SettingWatch>,
         files: Files,
-    ) -> Self {
+    ) -> Result<Self, std::io::Error> {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Self {
+        let follows = behind.clone();
+        let follower = thread::Builder::new()
+            .name(FOLLOWER_THREAD.to_owned())
+            .spawn(move || follows.run())?;
+        Ok(Self {
             connection,
             queue,
+            behind,
+            journal,
+            is_journal_good: true,
             outside_changes,
             settings,
             setting_looks: Pace::default(),
-            batches: 0,
+            follower: Some(follower),
             files,
             trouble: String::new(),
-        }
+        })
     }
 
     pub(super) fn run(mut self) {
         let mut notifier = CompletionNotifier::default();
         loop {
             let rest = self.outside_changes.rest(self.setting_looks.rest());
-            match self.queue.take(rest) {
+            match self.queue.take_changes(rest) {
                 Taken::Group(group) => self.write(group, &mut notifier),
-                Taken::Ended(batch) => self.purge(&batch),
-                Taken::OldCallRecords(limits) => self.remove_old_call_records(limits),
-                Taken::Nothing => {}
                 Taken::Closed => return,
+                _ => {}
+            }
+            if self.follower.as_ref().is_none_or(JoinHandle::is_finished) {
+                // It has panicked, and said so.
+                return;
             }
             if self.setting_looks.is_due() {
                 self.look_at_settings();
@@ -94,6 +116,7 @@ impl SqliteWriter {
                 false => tracing::error!(%trouble, event = "database_files_are_lost", "{}", LOST),
             }
             self.queue.note_lost(&trouble);
+            self.behind.halt(!trouble.is_empty());
             self.trouble = trouble;
         }
         match self.trouble.is_empty() {
@@ -102,10 +125,10 @@ impl SqliteWriter {
         }
     }
 
-    fn write(&mut self, group: Vec<Batch>, notifier: &mut CompletionNotifier) {
+    fn write(&mut self, mut group: Vec<Batch>, notifier: &mut CompletionNotifier) {
         let begun = Instant::now();
-        let outcome = self.commit(&group);
         let changes = group.iter().map(|batch| batch.changes.len() as u64).sum();
+        let outcome = self.commit(&mut group);
         if let Ok(Some((from, to))) = outcome {
             self.tell_of_accounts(&group, from, to);
         }
@@ -116,86 +139,54 @@ impl SqliteWriter {
 
     /// Fails also if the files were lost in the meantime: then the commit is lost as
     /// well.
-    fn commit(&mut self, group: &[Batch]) -> Result<Option<(u64, u64)>, CommitError> {
+    fn commit(&mut self, group: &mut [Batch]) -> Result<Option<(u64, u64)>, CommitError> {
         self.look_at_files()?;
-        let outcome = self.transact(group);
-        let outcome = outcome.map_err(|error| CommitError::new(error.to_string()))?;
-        self.look_at_files().map(|()| outcome)
-    }
-
-    /// The revisions of accounts before and after, when the group changes some.
-    /// An error rolls the whole group back: the transaction is dropped uncommitted.
-    fn transact(&mut self, group: &[Batch]) -> rusqlite::Result<Option<(u64, u64)>> {
-        // Immediate: a transaction that reads first could not write after another
-        // program has written.
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let is_of_accounts = changes_of(group).any(Change::is_of_account);
-        let revision = || {
-            is_of_accounts
-                .then(|| load::revision(&transaction))
-                .transpose()
+        let len = match changes_of(group).all(Change::is_journaled) {
+            true => Some(self.journal.prepare(changes_of(group))),
+            false => None,
         };
-        let from = revision()?;
-        for change in changes_of(group) {
-            apply(&transaction, change)?;
-        }
-        let to = revision()?;
-        transaction.commit()?;
-        Ok(from.zip(to))
+        let outcome = match len.filter(|len| self.behind.is_room_for(*len)) {
+            Some(len) => self.append(group, len).map(|()| None),
+            None => self.write_through(group),
+        };
+        self.look_at_files().and(outcome)
     }
 
-    /// Nobody waits for this.
-    fn purge(&mut self, batch: &[EndedBinding]) {
-        if self.look_at_files().is_err() {
-            return self.queue.finish_ended(batch, false);
+    /// Makes the prepared record of a group durable.
+    fn append(&mut self, group: &mut [Batch], len: u64) -> Result<(), CommitError> {
+        if !self.is_journal_good {
+            self.behind.begin_epoch(&mut self.journal, 0)?;
+            self.is_journal_good = true;
+            tracing::warn!("the journal of the database can be written again");
         }
-        let outcome = self.remove(batch);
-        if let Err(error) = &outcome {
-            tracing::warn!(%error, "ended rows cannot be deleted now; trying again later");
-        }
-        self.queue.finish_ended(batch, outcome.is_ok());
+        let at = self.behind.place(len)?;
+        let appended = self.journal.append(at);
+        self.is_journal_good = appended.is_ok();
+        let number = appended.map_err(|error| failed_journal(&error))?;
+        let changes = group
+            .iter_mut()
+            .flat_map(|batch| std::mem::take(&mut batch.changes));
+        self.behind.push(changes.collect(), number, at, len);
+        Ok(())
     }
 
-    fn remove(&mut self, batch: &[EndedBinding]) -> rusqlite::Result<()> {
-        self.remove_by(|transaction| {
-            let mut batch = batch.iter();
-            batch.try_for_each(|ended| remove_ended(transaction, *ended))
-        })
-    }
-
-    /// Nobody waits for this.
-    fn remove_old_call_records(&mut self, limits: CallRecordLimits) {
-        let mut removed = None;
-        if self.look_at_files().is_ok() {
-            let outcome = self.remove_by(|transaction| {
-                removed = Some(call_records::remove_old(transaction, limits)?);
-                Ok(())
-            });
-            if let Err(error) = outcome {
-                removed = None;
-                tracing::warn!(%error, "old records of calls cannot be deleted now; trying again later");
+    /// Writes a group into the database itself, behind all that came before. The revisions of accounts
+    /// before and after, when the group changes some.
+    fn write_through(&self, group: &[Batch]) -> Result<Option<(u64, u64)>, CommitError> {
+        self.behind.write_through(|connection| {
+            let is_of_accounts = changes_of(group).any(Change::is_of_account);
+            let revision = || {
+                is_of_accounts
+                    .then(|| load::revision(connection))
+                    .transpose()
+            };
+            let from = revision()?;
+            for change in changes_of(group) {
+                tables::apply(connection, change)?;
             }
-        }
-        self.queue.finish_call_records(removed);
-    }
-
-    /// Removes rows for which nobody waits, in a transaction of their own.
-    fn remove_by(
-        &mut self,
-        remove: impl FnOnce(&Connection) -> rusqlite::Result<()>,
-    ) -> rusqlite::Result<()> {
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        remove(&transaction)?;
-        transaction.commit()?;
-        self.batches += 1;
-        match self.batches.is_multiple_of(CHECKPOINT_BATCHES) {
-            true => self.connection.execute_batch(CHECKPOINT),
-            false => Ok(()),
-        }
+            let to = revision()?;
+            Ok(from.zip(to))
+        })
     }
 
     /// Passes on a group of ours, which led from one revision to another.
@@ -260,6 +251,12 @@ impl SqliteWriter {
 impl Drop for SqliteWriter {
     /// However it ends, nobody waits for it any longer.
     fn drop(&mut self) {
+        self.behind.stop();
+        if let Some(follower) = self.follower.take() {
+            // Its own panic is already on standard error.
+            let _ = follower.join();
+        }
+        self.behind.finish(&mut self.journal);
         let error = CommitError::new("the store's thread has ended");
         self.queue.end(&error);
     }
@@ -269,191 +266,9 @@ fn changes_of(group: &[Batch]) -> impl Iterator<Item = &Change> {
     group.iter().flat_map(|batch| &batch.changes)
 }
 
-fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
-    match change {
-        Change::Binding(change) => apply_binding(connection, change),
-        Change::PutSoftState(row) => put_soft_state(connection, row),
-        Change::RemoveSoftState(id) => execute(connection, REMOVE_SOFT_STATE, &[&key(*id)]),
-        Change::PutAccount(account) => put_account(connection, account),
-        Change::RemoveAccount { username, realm } => {
-            remove_account(connection, username, realm).map(drop)
-        }
-        Change::PutSetting { kind, name, value } => put_setting(connection, *kind, name, value),
-        Change::RemoveSetting { kind, name } => remove_setting(connection, *kind, name).map(drop),
-        Change::PutCallRecord(row) => call_records::put(connection, row),
-    }
-}
-
-fn apply_binding(connection: &Connection, change: &BindingChange) -> rusqlite::Result<()> {
-    match change {
-        BindingChange::Put {
-            id,
-            aor,
-            contact,
-            lease,
-        } => {
-            put_contact(connection, *id, aor, contact)?;
-            write_lease(connection, PUT_LEASE, *id, lease)
-        }
-        BindingChange::Renew { id, lease } => write_lease(connection, RENEW_LEASE, *id, lease),
-        BindingChange::Remove { id } => {
-            execute(connection, REMOVE_CONTACT, &[&key(*id)])?;
-            execute(connection, REMOVE_LEASE, &[&key(*id)])
-        }
-    }
-}
-
-/// Leaves alone a lease that ends at another time.
-fn remove_ended(connection: &Connection, ended: EndedBinding) -> rusqlite::Result<()> {
-    let (id, expires_at) = (key(ended.id), nanos(ended.expires_at));
-    match cached(connection, REMOVE_ENDED_LEASE)?.execute([id, expires_at])? {
-        0 => execute(connection, REMOVE_ENDED_SOFT_STATE, &[&id, &expires_at]),
-        _ => execute(connection, REMOVE_CONTACT, &[&id]),
-    }
-}
-
-fn put_soft_state(connection: &Connection, row: &SoftState) -> rusqlite::Result<()> {
-    cached(connection, PUT_SOFT_STATE)?.execute(params![
-        key(row.id),
-        row.kind.name(),
-        row.value,
-        row.granted_s,
-        nanos(row.expires_at),
-    ])?;
-    Ok(())
-}
-
-fn put_contact(
-    connection: &Connection,
-    id: BindingId,
-    aor: &str,
-    contact: &Contact,
-) -> rusqlite::Result<()> {
-    let contact = contact.parts();
-    cached(connection, PUT_CONTACT)?.execute(params![
-        key(id),
-        aor,
-        contact.uri,
-        contact.parameters,
-        contact.q_milli,
-        contact.call_id,
-        contact.path,
-        contact.user_agent,
-        contact.flow.remote.to_string(),
-        contact.flow.local_text(),
-    ])?;
-    Ok(())
-}
-
-fn write_lease(
-    connection: &Connection,
-    statement: &str,
-    id: BindingId,
-    lease: &Lease,
-) -> rusqlite::Result<()> {
-    cached(connection, statement)?.execute(params![
-        key(id),
-        lease.cseq,
-        lease.granted_s,
-        nanos(lease.expires_at),
-        lease.removed,
-    ])?;
-    Ok(())
-}
-
-pub(super) fn put_account(connection: &Connection, account: &Account) -> rusqlite::Result<()> {
-    cached(connection, PUT_ACCOUNT)?.execute(params![
-        account.username,
-        account.realm,
-        account.secret.password(),
-        hashes_text(&account.secret),
-        account.contacts_max,
-        account.mailbox,
-        hints_text(&account.hints),
-        hints_text(&account.aliases),
-        account.watchers.as_deref().map(hints_text),
-        account.is_disabled,
-    ])?;
-    Ok(())
-}
-
-/// How many there were: one or none.
-pub(super) fn remove_account(
-    connection: &Connection,
-    username: &str,
-    realm: &str,
-) -> rusqlite::Result<usize> {
-    cached(connection, REMOVE_ACCOUNT)?.execute([username, realm])
-}
-
-pub(super) fn put_setting(
-    connection: &Connection,
-    kind: SettingKind,
-    name: &str,
-    value: &str,
-) -> rusqlite::Result<()> {
-    execute(connection, PUT_SETTING, &[&kind.name(), &name, &value])
-}
-
-/// How many there were: one or none.
-pub(super) fn remove_setting(
-    connection: &Connection,
-    kind: SettingKind,
-    name: &str,
-) -> rusqlite::Result<usize> {
-    cached(connection, REMOVE_SETTING)?.execute([kind.name(), name])
-}
-
-fn execute(
-    connection: &Connection,
-    statement: &str,
-    values: &[&dyn ToSql],
-) -> rusqlite::Result<()> {
-    cached(connection, statement)?.execute(values).map(drop)
-}
-
-fn cached<'c>(connection: &'c Connection, sql: &str) -> rusqlite::Result<CachedStatement<'c>> {
-    connection.prepare_cached(sql)
-}
-
-/// SQLite's integers are signed; ids are counted up from one and never reach the sign.
-fn key(id: BindingId) -> i64 {
-    id.0.cast_signed()
-}
-
-fn nanos(time: UnixTime) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
-}
-
 const LOST: &str = "the database file is lost: registrations are answered 503. Put the file back, \
     or restart the server to begin with the file that is there now; then all devices have to \
     register again";
-const PUT_CONTACT: &str = "INSERT OR REPLACE INTO contact \
-    (id, aor, uri, parameters, q_milli, call_id, path, user_agent, remote, local) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-const PUT_LEASE: &str = "INSERT OR REPLACE INTO lease \
-    (id, cseq, granted_s, expires_at_ns, removed) VALUES (?1, ?2, ?3, ?4, ?5)";
-const RENEW_LEASE: &str = "UPDATE lease \
-    SET cseq = ?2, granted_s = ?3, expires_at_ns = ?4, removed = ?5 WHERE id = ?1";
-const REMOVE_CONTACT: &str = "DELETE FROM contact WHERE id = ?1";
-const REMOVE_LEASE: &str = "DELETE FROM lease WHERE id = ?1";
-const REMOVE_ENDED_LEASE: &str = "DELETE FROM lease WHERE id = ?1 AND expires_at_ns = ?2";
-const PUT_SOFT_STATE: &str = "INSERT OR REPLACE INTO soft_state \
-    (id, kind, value, granted_s, expires_at_ns) VALUES (?1, ?2, ?3, ?4, ?5)";
-const REMOVE_SOFT_STATE: &str = "DELETE FROM soft_state WHERE id = ?1";
-const REMOVE_ENDED_SOFT_STATE: &str = "DELETE FROM soft_state WHERE id = ?1 AND expires_at_ns = ?2";
-const PUT_ACCOUNT: &str = "INSERT INTO account \
-    (username, realm, password, hashes, contacts_max, mailbox, hints, aliases, watchers, \
-    disabled) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (username, realm) DO UPDATE SET \
-    password = excluded.password, hashes = excluded.hashes, \
-    contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints, \
-    aliases = excluded.aliases, watchers = excluded.watchers, disabled = excluded.disabled";
-const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = ?1 AND realm = ?2";
-const PUT_SETTING: &str = "INSERT OR REPLACE INTO setting (kind, name, value) VALUES (?1, ?2, ?3)";
-const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = ?1 AND name = ?2";
-/// Many pages change here and few change twice, so a checkpoint of the usual length
-/// would take long, and registrations would wait for it.
-const CHECKPOINT_BATCHES: u64 = 4;
-const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
-/// More than the statements above, so that none is ever compiled twice.
+const FOLLOWER_THREAD: &str = "bh-sqlite";
+/// More than there are, so that none is ever compiled twice.
 const STATEMENTS: usize = 32;

@@ -122,11 +122,7 @@ fn one_can_go_back_by_one_version() {
         (older.schema, older.accounts, older.bindings),
         (now - 1, 2, 2)
     );
-    assert_eq!(
-        older.left_out,
-        ["call_record.media_failure"],
-        "the version before has no such column"
-    );
+    assert!(older.left_out.is_empty(), "{:?}", older.left_out);
     // It has exactly the tables that the version before made; going forth again loses nothing.
     let connection = Connection::open(place.path("older.db")).unwrap();
     let made = "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema ORDER BY name)";

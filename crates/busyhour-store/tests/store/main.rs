@@ -2,8 +2,13 @@
 //! to the server meanwhile. Tests that need a database server are among the tests of
 //! the server.
 
+#[path = "../../../../fuzz/any_bytes.rs"]
+mod any_bytes;
 mod backup;
 mod call_records;
+mod journal;
+#[path = "../model/journal.rs"]
+mod journal_model;
 #[path = "../../../busyhour-server/tests/support/random.rs"]
 mod random;
 mod sample;

@@ -5,7 +5,8 @@ use crate::{
     suite::{Database, TESTS},
 };
 use busyhour_store::{
-    AccountAdmin, SqliteOptions, SqliteStore, Store, StoreError, WhenMissing, open_accounts,
+    AccountAdmin, Durability, SqliteOptions, SqliteStore, Store, StoreError, WhenMissing,
+    open_accounts,
 };
 use rusqlite::Connection;
 use std::{
@@ -15,15 +16,18 @@ use std::{
 };
 use tempfile::TempDir;
 
-struct File(TempDir);
+struct File(TempDir, Durability);
 
 impl File {
     fn new() -> Self {
-        Self(TempDir::new().unwrap())
+        Self(TempDir::new().unwrap(), Durability::Full)
     }
 
     fn options(&self) -> SqliteOptions {
-        SqliteOptions::new(self.0.path().join("busyhour.db"))
+        SqliteOptions {
+            durability: self.1,
+            ..SqliteOptions::new(self.0.path().join("busyhour.db"))
+        }
     }
 }
 
@@ -46,6 +50,14 @@ fn it_passes_the_suite_of_all_stores() {
     for (name, test) in TESTS {
         println!("{name}");
         test(&File::new());
+    }
+}
+
+#[test]
+fn it_passes_the_suite_also_if_only_the_process_may_end() {
+    for (name, test) in TESTS {
+        println!("{name}");
+        test(&File(TempDir::new().unwrap(), Durability::Process));
     }
 }
 
@@ -91,7 +103,12 @@ fn only_its_user_can_read_a_new_database_and_an_old_one_is_not_changed() {
     let mode = |name: &str| fs::metadata(file.0.path().join(name)).unwrap().mode() & 0o777;
     let store = file.open(8);
     commit(&*store, vec![put(1, 1)]).unwrap();
-    for name in ["busyhour.db", "busyhour.db-wal", "busyhour.db-shm"] {
+    for name in [
+        "busyhour.db",
+        "busyhour.db-wal",
+        "busyhour.db-shm",
+        "busyhour.db.journal",
+    ] {
         assert_eq!(mode(name), 0o600, "{name}");
     }
     drop(store);
@@ -114,6 +131,8 @@ fn others_find_contacts_by_a_view_while_it_is_wanted() {
     let store = open(true);
     commit(&store, vec![put(1, 5), put(2, 5)]).unwrap();
     commit(&store, vec![renew(2, 7)]).unwrap();
+    // Reading makes the database follow at once.
+    store.load().unwrap();
     let others = Connection::open(file.options().path).unwrap();
     let rows = |columns: &str| -> Result<Vec<String>, rusqlite::Error> {
         let mut rows = others.prepare(&format!("SELECT {columns} FROM location"))?;

@@ -1,0 +1,20 @@
+#![doc = include_str!("README.md")]
+
+mod change_code;
+mod journal_file;
+mod journal_header;
+mod journal_record;
+mod journal_ring;
+mod journal_writer;
+mod recovery;
+
+pub(crate) use journal_file::{JournalFile, SyncedFile};
+pub(crate) use journal_header::JournalHeader;
+pub(crate) use journal_ring::{JournalRing, RING_BEGIN};
+pub(crate) use journal_writer::JournalWriter;
+pub use recovery::{
+    JournalDamage, JournalPosition, JournalRecord, RecoveredJournal, recover_journal,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,390 @@
+//! A disk that loses what was not synchronised, sector by sector and in any choice, under the real
+//! writer, ring and recovery.
+
+use super::{
+    JournalDamage, JournalFile, JournalHeader, JournalPosition, JournalRing, JournalWriter,
+    RING_BEGIN, recover_journal,
+};
+use crate::{Change, SoftState, SoftStateKind};
+use busyhour::clock::UnixTime;
+use busyhour_registrar::BindingId;
+use std::io;
+
+const SECTOR: usize = 512;
+/// So little that records wrap all the time.
+const LEN: u64 = RING_BEGIN + 6 * SECTOR as u64;
+
+/// What is durable, and what was written since.
+#[derive(Clone)]
+struct LossyFile {
+    durable: Vec<u8>,
+    written: Vec<u8>,
+    /// Operations until everything fails; as if the power went.
+    lasts: usize,
+}
+
+impl LossyFile {
+    fn new() -> Self {
+        let mut durable = vec![0; LEN as usize];
+        let header = JournalHeader {
+            epoch: 0,
+            is_open: false,
+            is_synced: true,
+        };
+        let header = header.encode();
+        durable[..header.len()].copy_from_slice(&header);
+        Self {
+            written: durable.clone(),
+            durable,
+            lasts: usize::MAX,
+        }
+    }
+
+    fn use_up(&mut self) -> io::Result<()> {
+        match self.lasts.checked_sub(1) {
+            Some(left) => self.lasts = left,
+            None => return Err(io::Error::other("no power")),
+        }
+        Ok(())
+    }
+
+    /// Sectors that differ.
+    fn open_sectors(&self) -> Vec<usize> {
+        let sectors = 0..self.durable.len() / SECTOR;
+        let differ = |sector: &usize| {
+            let range = sector * SECTOR..(sector + 1) * SECTOR;
+            self.durable[range.clone()] != self.written[range]
+        };
+        sectors.filter(differ).collect()
+    }
+
+    /// What may be found after a crash: of each sector the old or the new, in each choice.
+    fn after_crash(&self) -> impl Iterator<Item = Vec<u8>> {
+        let open = self.open_sectors();
+        assert!(open.len() < 12, "a record is not that long");
+        (0..1_u32 << open.len()).map(move |choice| {
+            let mut bytes = self.durable.clone();
+            for (bit, sector) in open.iter().enumerate() {
+                if choice >> bit & 1 == 1 {
+                    let range = sector * SECTOR..(sector + 1) * SECTOR;
+                    bytes[range.clone()].copy_from_slice(&self.written[range]);
+                }
+            }
+            bytes
+        })
+    }
+}
+
+impl JournalFile for LossyFile {
+    fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let (at, outcome) = (at as usize, self.use_up());
+        self.written[at..at + bytes.len()].copy_from_slice(bytes);
+        outcome
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.use_up()?;
+        self.durable.clone_from(&self.written);
+        Ok(())
+    }
+}
+
+/// A server's life on such a disk, with a database that is always durable.
+struct Life {
+    writer: JournalWriter<LossyFile>,
+    ring: JournalRing,
+    epoch: u64,
+    /// Acknowledged and not yet in the database: number, end and text.
+    acknowledged: Vec<(u64, u64, Change)>,
+    position: JournalPosition,
+    /// Written, and not acknowledged.
+    offered: Option<Change>,
+    count: u64,
+}
+
+impl Life {
+    fn begin(file: LossyFile, epoch: u64) -> Self {
+        let mut writer = JournalWriter::new(file, true);
+        let position = JournalPosition {
+            epoch,
+            number: 0,
+            end: RING_BEGIN,
+        };
+        let _power_may_go = writer.begin(epoch);
+        Self {
+            writer,
+            ring: JournalRing::new(LEN),
+            epoch,
+            acknowledged: Vec::new(),
+            position,
+            offered: None,
+            count: 0,
+        }
+    }
+
+    /// `false` once the power has gone.
+    fn offer(&mut self, len: usize) -> bool {
+        self.count += 1;
+        let change = change(self.epoch * 1000 + self.count, len);
+        let room = self.writer.prepare([&change].into_iter());
+        let at = loop {
+            match self.ring.place(room) {
+                Some(at) => break at,
+                None => self.follow(1),
+            }
+        };
+        self.offered = Some(change.clone());
+        let Ok(number) = self.writer.append(at) else {
+            return false;
+        };
+        self.offered = None;
+        let end = self.ring.fill(at, room);
+        self.acknowledged.push((number, end, change));
+        true
+    }
+
+    /// The database takes so many records.
+    fn follow(&mut self, count: usize) {
+        let count = count.min(self.acknowledged.len());
+        if let Some((number, end, _)) = self.acknowledged.drain(..count).next_back() {
+            (self.position.number, self.position.end) = (number, end);
+            self.ring.release_until(end);
+        }
+    }
+
+    /// All that was acknowledged, in its order, and at most what was on its way.
+    fn check(&mut self) {
+        let mut expected: Vec<Change> = self.acknowledged.iter().map(|one| one.2.clone()).collect();
+        let acknowledged = expected.len();
+        expected.extend(self.offered.clone());
+        let file = self.writer.file().clone();
+        for bytes in file.after_crash() {
+            let found = recover_journal(&bytes, Some(self.position)).unwrap();
+            let found = found.records.into_iter().flat_map(|record| record.changes);
+            let found: Vec<Change> = found.collect();
+            assert!(
+                found.len() >= acknowledged,
+                "{} records lost",
+                acknowledged - found.len()
+            );
+            assert_eq!(found, expected[..found.len()]);
+        }
+    }
+}
+
+/// One of many bytes.
+fn change(id: u64, len: usize) -> Change {
+    Change::PutSoftState(SoftState {
+        id: BindingId(id),
+        kind: SoftStateKind::Publication,
+        value: "x".repeat(len).into(),
+        granted_s: 60,
+        expires_at: UnixTime::from_secs(id),
+    })
+}
+
+/// Each operation of each schedule is the last one before the power goes, and then each choice of
+/// sectors is found. The next life begins on what is found.
+#[test]
+fn what_was_acknowledged_is_found_after_a_crash_at_each_point_and_with_each_choice_of_sectors() {
+    // Lengths of changes, and how many records the database takes after each.
+    let schedules: [&[(usize, usize)]; 4] = [
+        &[
+            (10, 0),
+            (700, 0),
+            (10, 2),
+            (900, 0),
+            (300, 1),
+            (10, 0),
+            (800, 0),
+            (5, 9),
+        ],
+        &[
+            (400, 1),
+            (400, 1),
+            (400, 0),
+            (400, 1),
+            (400, 2),
+            (400, 0),
+            (400, 1),
+            (400, 1),
+        ],
+        &[
+            (1, 0),
+            (1, 0),
+            (1, 0),
+            (1400, 0),
+            (1, 3),
+            (1400, 0),
+            (1, 0),
+            (1400, 0),
+        ],
+        &[
+            (463, 0),
+            (463, 1),
+            (464, 0),
+            (465, 1),
+            (440, 1),
+            (441, 0),
+            (439, 2),
+            (512, 0),
+        ],
+    ];
+    let mut crashes = 0;
+    for schedule in schedules {
+        let mut begun = vec![LossyFile::new()];
+        for epoch in 1..=3 {
+            let mut left = Vec::new();
+            for file in &begun {
+                for lasts in 0..=2 * schedule.len() + 2 {
+                    let mut life = Life::begin(
+                        LossyFile {
+                            lasts,
+                            ..file.clone()
+                        },
+                        epoch,
+                    );
+                    life.check();
+                    for (len, taken) in schedule {
+                        let goes_on = life.offer(*len);
+                        life.check();
+                        if !goes_on {
+                            break;
+                        }
+                        life.follow(*taken);
+                        life.check();
+                    }
+                    crashes += 1;
+                    // The next start takes everything first; what was lost stays as it is.
+                    let file = life.writer.file().clone();
+                    left.extend(file.after_crash().map(|bytes| LossyFile {
+                        written: bytes.clone(),
+                        durable: bytes,
+                        lasts: 0,
+                    }));
+                }
+            }
+            // Some of very many.
+            let step = left.len().div_ceil(25);
+            begun = left.into_iter().step_by(step).collect();
+        }
+    }
+    assert!(crashes > 1_000, "{crashes}");
+}
+
+/// Long runs of random lengths, with crashes at random moments.
+#[test]
+fn what_was_acknowledged_is_found_in_any_run() {
+    use proptest::prelude::*;
+    let steps = proptest::collection::vec((0..1400_usize, 0..5_usize), 1..60);
+    let strategy = (steps, 0..140_usize, 1..3_u64);
+    proptest!(|((steps, lasts, lives) in strategy)| {
+        let mut file = LossyFile::new();
+        for epoch in 1..=lives {
+            let mut life = Life::begin(LossyFile { lasts, ..file }, epoch);
+            for (len, taken) in &steps {
+                if !life.offer(*len) {
+                    break;
+                }
+                life.follow(*taken);
+            }
+            life.check();
+            file = life.writer.file().clone();
+            let found = file.after_crash().next().unwrap();
+            file = LossyFile { written: found.clone(), durable: found, lasts };
+        }
+    });
+}
+
+fn three_records() -> (Life, Vec<u8>) {
+    let mut life = Life::begin(LossyFile::new(), 1);
+    for len in [100, 200, 300] {
+        assert!(life.offer(len));
+    }
+    let bytes = life.writer.file().durable.clone();
+    (life, bytes)
+}
+
+#[test]
+fn a_damaged_record_with_one_behind_it_is_an_error_wherever_it_is_damaged() {
+    let (life, bytes) = three_records();
+    let ends: Vec<usize> = life.acknowledged.iter().map(|one| one.1 as usize).collect();
+    for (number, range) in [(1, RING_BEGIN as usize..ends[0]), (2, ends[0]..ends[1])] {
+        let written = range.len() - 15;
+        for at in range.clone().take(written - 15) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            let damage = recover_journal(&damaged, Some(life.position)).unwrap_err();
+            let expected = JournalDamage::Record {
+                number,
+                at: range.start as u64,
+                later: number + 1,
+            };
+            assert_eq!(damage, expected, "byte {at}");
+        }
+    }
+    let mut cut = bytes.clone();
+    cut[ends[1] + 20] ^= 1;
+    let found = recover_journal(&cut, Some(life.position)).unwrap();
+    assert_eq!(
+        found.records.len(),
+        2,
+        "nothing proves that the last was whole"
+    );
+}
+
+/// It may have lost any sectors in a power cut, so damage is no error.
+#[test]
+fn a_journal_that_was_not_synchronised_gives_what_is_before_the_damage() {
+    let mut life = Life::begin(LossyFile::new(), 1);
+    life.writer = JournalWriter::new(life.writer.file().clone(), false);
+    life.writer.begin(1).unwrap();
+    for len in [100, 200, 300] {
+        assert!(life.offer(len));
+    }
+    let mut bytes = life.writer.file().durable.clone();
+    bytes[life.acknowledged[0].1 as usize + 40] ^= 1;
+    let found = recover_journal(&bytes, Some(life.position)).unwrap();
+    assert_eq!(found.records.len(), 1);
+    assert!(matches!(
+        found.cut,
+        Some(JournalDamage::Record { number: 2, .. })
+    ));
+}
+
+#[test]
+fn a_journal_of_another_epoch_is_ignored_if_it_is_older_and_refused_if_it_is_newer() {
+    let (mut life, bytes) = three_records();
+    let at = |epoch| {
+        Some(JournalPosition {
+            epoch,
+            ..life.position
+        })
+    };
+    let older = recover_journal(&bytes, at(2)).unwrap();
+    assert!(older.records.is_empty(), "the database had all of it");
+    for (position, database) in [(at(0), 0), (None, 0)] {
+        let damage = recover_journal(&bytes, position).unwrap_err();
+        assert_eq!(
+            damage,
+            JournalDamage::Foreign {
+                journal: 1,
+                database
+            }
+        );
+    }
+    life.writer.end().unwrap();
+    let ended = life.writer.file().durable.clone();
+    assert!(recover_journal(&ended, None).unwrap().records.is_empty());
+    assert_eq!(recover_journal(&ended, at(1)).unwrap().records.len(), 3);
+    for (range, word) in [
+        (0..1, "begin as one"),
+        (16..17, "another version"),
+        (24..25, "checksum"),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[range.start] ^= 0xFF;
+        let damage = recover_journal(&damaged, at(1)).unwrap_err();
+        assert!(damage.to_string().contains(word), "{damage}");
+    }
+}
