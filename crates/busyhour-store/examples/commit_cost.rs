@@ -4,8 +4,8 @@
 //! cargo run --release -p busyhour-store --example commit_cost -- 3 [FOLDER]
 //! ```
 //!
-//! In each of so many rounds, in turn: an append and `fdatasync` on a file of fixed size and on one that grows, and the
-//! store, with one refresh
+//! In each of so many rounds, in turn: an append and `fdatasync` on a file of fixed size and on one that grows; SQLite alone,
+//! where each transaction changes one page and its log does not grow; and the store, with one refresh
 //! at a time, 200 new bindings a second, and refreshes of 256 bindings with one of each under way. Printed are
 //! the processor time of the whole process for each, and the time until the commit; medians of the rounds.
 
@@ -13,6 +13,7 @@ use busyhour::clock::UnixTime;
 use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, Lease};
 use busyhour_sip::Flow;
 use busyhour_store::{Change, SqliteOptions, SqliteStore, Store};
+use rusqlite::Connection;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     error::Error,
@@ -78,6 +79,9 @@ fn round(folder: &Path) -> Result<Vec<Cost>, Box<dyn Error>> {
             appends("floor: append + fdatasync, growing", folder, false)
         })?,
     ];
+    costs.push(in_folder(folder, |folder| {
+        one_page_at_a_time("SQLite alone, one page, log of fixed size", folder)
+    })?);
     let options = |folder: &Path| SqliteOptions::new(folder.join("busyhour.db"));
     costs.push(in_folder(folder, |folder| {
         one_at_a_time("store, one refresh at a time", options(folder))
@@ -113,6 +117,29 @@ fn appends(name: &'static str, folder: &Path, is_fixed: bool) -> Result<Cost, Bo
         let begun = Instant::now();
         file.write_all_at(&record, (number * RECORD_LEN) as u64)?;
         file.sync_data()?;
+        samples.took.push(begun.elapsed());
+    }
+    Ok(samples.end())
+}
+
+/// The least that SQLite needs for a transaction.
+fn one_page_at_a_time(name: &'static str, folder: &Path) -> Result<Cost, Box<dyn Error>> {
+    let connection = Connection::open(folder.join("alone.db"))?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection
+        .execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, n); INSERT INTO t VALUES (1, 0)")?;
+    let mut update = connection.prepare("UPDATE t SET n = ?1 WHERE id = 1")?;
+    // The log has all its length from here on.
+    for number in 0..=COMMITS {
+        update.execute([number as i64])?;
+    }
+    connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))?;
+    let mut samples = Samples::begin(name);
+    for number in 0..COMMITS {
+        let begun = Instant::now();
+        update.execute([number as i64])?;
         samples.took.push(begun.elapsed());
     }
     Ok(samples.end())

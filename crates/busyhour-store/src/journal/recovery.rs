@@ -45,11 +45,11 @@ pub enum JournalDamage {
     /// It is no journal, or its beginning is damaged.
     #[error("{0}")]
     Header(&'static str),
-    /// It was written after what is in the database.
+    /// It was written after what is in the database, or for another one.
     #[error(
-        "it belongs to a later state of the database (epoch {journal}) than the one that is beside it (epoch {database})"
+        "it belongs to another state of the database (epoch {journal}) than the one that is beside it (epoch {database})"
     )]
-    Later {
+    Foreign {
         /// The epoch of the journal.
         journal: u64,
         /// The one that the database knows; 0 if it knows none.

@@ -126,10 +126,10 @@ impl Behind {
         set.map_err(|source| sqlite_error(&self.path, source))
     }
 
-    /// Follows until [`stop`](Self::stop).
+    /// Follows until [`stop`](Self::stop), or until some thread has panicked while it wrote the database.
     pub(super) fn run(&self) {
         let mut rest = PERIOD;
-        while !self.rest(rest) {
+        while !self.rest(rest) && !self.database.is_poisoned() {
             rest = self.step();
         }
     }

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
+    os::unix::fs::{MetadataExt, fchown},
     path::{Path, PathBuf},
 };
 
@@ -42,7 +43,7 @@ pub(super) fn open_or_make(database: &Path, len: u64) -> Result<(File, u64), Sto
     let path = path_of(database);
     let wrap = |source| path_error(&path, source);
     if matches!(path.try_exists(), Ok(false)) {
-        make(&path, len)?;
+        make(database, &path, len)?;
     }
     let file = OpenOptions::new().read(true).write(true).open(&path);
     let file = file.map_err(wrap)?;
@@ -50,7 +51,7 @@ pub(super) fn open_or_make(database: &Path, len: u64) -> Result<(File, u64), Sto
     Ok((file, len))
 }
 
-fn make(path: &Path, len: u64) -> Result<(), StoreError> {
+fn make(database: &Path, path: &Path, len: u64) -> Result<(), StoreError> {
     let part = Part::beside(path)?;
     let header = JournalHeader {
         epoch: 0,
@@ -66,11 +67,20 @@ fn make(path: &Path, len: u64) -> Result<(), StoreError> {
             file.write_all(&ZEROS[..portion])?;
             left -= portion;
         }
-        Ok(())
+        give_to_owner_of(database, &file)
     };
     fill().map_err(|source| path_error(path, source))?;
     // This also synchronises it.
     part.becomes(path)
+}
+
+/// Root may make what the server's user must write; SQLite does the same with its log.
+fn give_to_owner_of(database: &Path, file: &File) -> io::Result<()> {
+    let (found, owner) = (file.metadata()?, fs::metadata(database)?);
+    match found.uid() == owner.uid() {
+        true => Ok(()),
+        false => fchown(file, Some(owner.uid()), Some(owner.gid())),
+    }
 }
 
 /// Brings a database up to what is in the `journal` that was beside it. Returns the epoch of the
