@@ -5,14 +5,22 @@ use crate::{
     phone::{OPEN, Phone},
     support::{Place, ServerProcess, busyhour, postgres::Postgres, wait_until},
 };
+use rusqlite::Connection;
 use std::net::SocketAddr;
 
 #[test]
 fn kamailio_routes_calls_by_the_view_of_an_sqlite_database() {
     let place = Place::new();
     let server = place.server(&format!("{OPEN}[store]\nlocation_view = \"on\"\n"));
-    let database = format!("sqlite://{}", place.path("busyhour.db").display());
-    calls_follow_registrations(&place, &server, "db_sqlite", &database);
+    let path = place.path("busyhour.db");
+    let database = format!("sqlite://{}", path.display());
+    // The database is about a second behind what was acknowledged.
+    let followed = || {
+        let rows = Connection::open(&path).unwrap();
+        let count = || rows.query_row("SELECT count(*) FROM location", [], |row| row.get(0));
+        wait_until(|| count() == Ok(2), || server.log());
+    };
+    calls_follow_registrations(&place, &server, ("db_sqlite", &database), followed);
 }
 
 #[test]
@@ -22,10 +30,15 @@ fn kamailio_routes_calls_by_the_view_of_a_postgresql_database() {
     let url = postgres.tcp_url("calls");
     let store = format!("[store]\nlocation_view = \"on\"\nurl = \"{url}\"\n");
     let server = place.server(&format!("{OPEN}{store}"));
-    calls_follow_registrations(&place, &server, "db_postgres", &url);
+    calls_follow_registrations(&place, &server, ("db_postgres", &url), || ());
 }
 
-fn calls_follow_registrations(place: &Place, server: &ServerProcess, driver: &str, database: &str) {
+fn calls_follow_registrations(
+    place: &Place,
+    server: &ServerProcess,
+    (driver, database): (&str, &str),
+    followed: impl FnOnce(),
+) {
     let address = free_address();
     let text = include_str!("location.cfg")
         .replace("%HERE%", &address.to_string())
@@ -53,6 +66,7 @@ fn calls_follow_registrations(place: &Place, server: &ServerProcess, driver: &st
         .register("bob")
         .replace(&format!("bob@{}", bob.address()), "bob@192.0.2.2:9");
     accept(&bob, &register, server.sip);
+    followed();
     world.send(&invite(&world, "bob", "there"), address);
     let (arrived, _) = bob.hear("INVITE ");
     assert!(
