@@ -304,10 +304,10 @@ impl Behind {
 
     fn follow_or_rest(&self) -> Duration {
         let before = self.lock().failed.is_some();
-        if let Err(error) = self.follow() {
-            if !before {
-                tracing::error!(%error, event = "database_is_behind", "{BEHIND}");
-            }
+        if let Err(error) = self.follow()
+            && !before
+        {
+            tracing::error!(%error, event = "database_is_behind", "{BEHIND}");
         }
         PERIOD
     }

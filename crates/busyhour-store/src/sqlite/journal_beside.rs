@@ -206,6 +206,6 @@ pub(super) const BEGIN: JournalPosition = JournalPosition {
 };
 const PUT_POSITION: &str =
     "INSERT OR REPLACE INTO journal (id, epoch, number, end) VALUES (1, ?1, ?2, ?3)";
-const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 const MOVE_IT: &str = "Put the right file there; or move this one away to start without it: then \
     registrations of the last seconds before the server ended are lost";
