@@ -15,10 +15,10 @@ fn kamailio_routes_calls_by_the_view_of_an_sqlite_database() {
     let path = place.path("busyhour.db");
     let database = format!("sqlite://{}", path.display());
     // The database is about a second behind what was acknowledged.
-    let followed = || {
+    let followed = |wanted: u32| {
         let rows = Connection::open(&path).unwrap();
         let count = || rows.query_row("SELECT count(*) FROM location", [], |row| row.get(0));
-        wait_until(|| count() == Ok(2), || server.log());
+        wait_until(|| count() == Ok(wanted), || server.log());
     };
     calls_follow_registrations(&place, &server, ("db_sqlite", &database), followed);
 }
@@ -30,14 +30,14 @@ fn kamailio_routes_calls_by_the_view_of_a_postgresql_database() {
     let url = postgres.tcp_url("calls");
     let store = format!("[store]\nlocation_view = \"on\"\nurl = \"{url}\"\n");
     let server = place.server(&format!("{OPEN}{store}"));
-    calls_follow_registrations(&place, &server, ("db_postgres", &url), || ());
+    calls_follow_registrations(&place, &server, ("db_postgres", &url), |_| ());
 }
 
 fn calls_follow_registrations(
     place: &Place,
     server: &ServerProcess,
     (driver, database): (&str, &str),
-    followed: impl FnOnce(),
+    followed: impl Fn(u32),
 ) {
     let address = free_address();
     let text = include_str!("location.cfg")
@@ -66,7 +66,7 @@ fn calls_follow_registrations(
         .register("bob")
         .replace(&format!("bob@{}", bob.address()), "bob@192.0.2.2:9");
     accept(&bob, &register, server.sip);
-    followed();
+    followed(2);
     world.send(&invite(&world, "bob", "there"), address);
     let (arrived, _) = bob.hear("INVITE ");
     assert!(
@@ -89,6 +89,7 @@ fn calls_follow_registrations(
     unregister.args(["device", "unregister", "bob@example.com"]);
     place.keep_sockets_here(&mut unregister);
     assert!(unregister.status().expect("a program").success());
+    followed(1);
     wait_until(
         || call(&world, "bob", "after", address) == "404",
         || kamailio.log(),
