@@ -5,7 +5,7 @@ set -euo pipefail
 
 build=(build-essential pkg-config)
 test=(sip-tester sipsak sngrep baresip-core linphone-cli twinkle-console faketime tmux
-  pcp python3-pcp python3-requests tshark bzip2 xz-utils zstd iaxmodem valgrind postgresql nats-server pebble fail2ban
+  pcp python3-pcp python3-requests tshark bzip2 xz-utils zstd iaxmodem valgrind postgresql nats-server pebble fail2ban zsh fish
   abigail-tools cmake libpcp3-dev python3-cffi kamailio kamailio-presence-modules
   kamailio-tls-modules kamailio-sqlite-modules kamailio-postgres-modules prometheus
   dnsmasq-base rtpengine-daemon iproute2 nftables chromium chromium-driver python3-venv)

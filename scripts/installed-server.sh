@@ -74,6 +74,7 @@ use_server() { # in the booted root
   curl -s http://127.0.0.1:8080/api/v1/stats | grep -q '"account_count":1'
   [ "$(cat /proc/sys/net/core/rmem_max)" -ge 1 ]
   test -s /usr/share/man/man1/busyhour-serve.1.gz
+  test -s /usr/share/man/man5/busyhour.toml.5.gz
   test -s /usr/share/doc/busyhour/book/five-minutes.md
   test -s /usr/share/busyhour/python/busyhour_client.py
   bash -c 'source /usr/share/bash-completion/completions/busyhour && complete -p busyhour'

@@ -47,6 +47,8 @@ done
 find "$documents" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
 
 "$program" reference man "$root/usr/share/man/man1"
+install -d -m 755 "$root/usr/share/man/man5"
+mv "$root/usr/share/man/man1/busyhour.toml.5" "$root/usr/share/man/man5/"
 find "$root/usr/share/man" -type f -exec gzip --best --no-name {} +
 mkdir -p "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
   "$root/usr/share/fish/vendor_completions.d"

@@ -5,7 +5,9 @@ pub mod recent;
 
 use recent::{KeepRecent, RecentLog};
 use std::sync::Arc;
-use tracing_subscriber::{filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    filter::LevelFilter, layer::SubscriberExt, reload, util::SubscriberInitExt,
+};
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,21 +21,40 @@ pub enum LineFormat {
     Json,
 }
 
+/// The log of this process.
+pub struct RunningLog {
+    /// Its last lines.
+    pub recent: Arc<RecentLog>,
+    set_level: Box<dyn Fn(LevelFilter) + Send + Sync>,
+}
+
+impl RunningLog {
+    /// Writes lines from this level on, and no others.
+    pub fn set_level(&self, level: LevelFilter) {
+        (self.set_level)(level);
+    }
+}
+
 /// Sends the events of this process to standard error from now on, and keeps the last ones.
 ///
 /// The first call counts; what later ones return stays empty.
-pub fn start(level: LevelFilter, format: LineFormat) -> Arc<RecentLog> {
+pub fn start(level: LevelFilter, format: LineFormat) -> RunningLog {
     let recent = Arc::new(RecentLog::default());
     let lines = match format {
         LineFormat::Text { is_coloured } => event_name::text_lines(is_coloured),
         LineFormat::Json => event_name::json_lines(),
     };
     let kept = KeepRecent(recent.clone());
+    let (filter, handle) = reload::Layer::new(level);
     // An error means that somebody, a test perhaps, listens already.
     let _ = tracing_subscriber::registry()
         .with(lines)
         .with(kept)
-        .with(level)
+        .with(filter)
         .try_init();
-    recent
+    RunningLog {
+        recent,
+        // It fails only without a log, which then has no level.
+        set_level: Box::new(move |level| _ = handle.modify(|filter| *filter = level)),
+    }
 }

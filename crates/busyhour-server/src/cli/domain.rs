@@ -89,6 +89,10 @@ struct AddDomain {
     #[arg(long)]
     replace: bool,
 
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     creation: Creation,
 
@@ -128,6 +132,10 @@ struct RemoveDomain {
     /// The domain
     #[arg(value_name = "DOMAIN")]
     name: String,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 
     #[command(flatten)]
     place: AccountLocation,
@@ -178,6 +186,9 @@ impl AddDomain {
             .admin
             .put_setting(SettingKind::Domain, &config.name, &row);
         put.map_err(Failure::running)?;
+        if self.json {
+            return say(serde_json::json!({ "store": target.store, "domain": config }));
+        }
         say(format_args!(
             "{}: users register in the realm {} (database {})",
             config.name,
@@ -230,6 +241,9 @@ impl RemoveDomain {
         let mut target = self.place.open()?;
         let removed = target.admin.remove_setting(SettingKind::Domain, &self.name);
         match removed.map_err(Failure::running)? {
+            true if self.json => say(serde_json::json!({
+                "removed": self.name, "store": target.store,
+            })),
             true => say(format_args!(
                 "{} is removed from database {}; its accounts stay there",
                 self.name, target.store

@@ -7,11 +7,11 @@ use super::{
 use crate::{
     config::{Config, LogFormat, LogLevel, Overrides},
     console,
-    logs::{self, recent::RecentLog},
+    logs::{self, RunningLog},
 };
 use clap::Args;
 use sd_notify::NotifyState;
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 use tracing_subscriber::filter::LevelFilter;
 
 /// Run the server: register devices, notify watchers, show the dashboard
@@ -44,7 +44,7 @@ impl Serve {
             return console::print(text.trim_end()).map_err(Failure::running);
         }
         let loaded = Config::load_to_serve(config, &self.overrides)?;
-        let recent_log = start_logs(&loaded.config);
+        let log = start_logs(&loaded.config);
         for warning in &loaded.warnings {
             tracing::warn!(event = "configuration_warning", "{warning}");
         }
@@ -54,7 +54,7 @@ impl Serve {
             file: self.config,
             overrides: self.overrides,
         };
-        let service = Service::start(loaded, source, recent_log, &ending)?;
+        let service = Service::start(loaded, source, log, &ending)?;
         tell_service_manager(NotifyState::Ready);
         wait(&mut signals, &service);
         tell_service_manager(NotifyState::Stopping);
@@ -74,21 +74,25 @@ fn wait(signals: &mut Signals, service: &Service) {
     }
 }
 
-fn start_logs(config: &Config) -> Arc<RecentLog> {
-    let level = match config.log.level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
+fn start_logs(config: &Config) -> RunningLog {
     let format = match config.log.format {
         LogFormat::Text => logs::LineFormat::Text {
             is_coloured: console::is_coloured(&std::io::stderr()),
         },
         LogFormat::Json => logs::LineFormat::Json,
     };
-    logs::start(level, format)
+    logs::start(level_of(config), format)
+}
+
+/// The least severe lines that a configuration wants.
+pub(super) fn level_of(config: &Config) -> LevelFilter {
+    match config.log.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
 }
 
 /// Does nothing unless systemd started the program and expects notifications.
@@ -117,7 +121,8 @@ Examples:
 Signals:
   SIGTERM, SIGINT  finish what is queued (at most runtime.drain_seconds), exit with 0;
                    a second signal exits at once with 1
-  SIGHUP           reload the accounts and tokens of the file, and the TLS certificate
+  SIGHUP           read the file and the TLS certificates again; the log names the
+                   settings that have changed and need a restart
 
 When the server is ready, it prints a line to standard output that begins with
 `ready ` and names the addresses in use, with the port that the system chose for port 0.";

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     config::{self, Config, Loaded, SocketPlace, default_database},
-    logs::recent::RecentLog,
+    logs::RunningLog,
     net::{
         DnsClient, HttpSender, Sockets, StreamOptions, StreamPolicy, Streams, Udp, UdpOptions,
         address_problem,
@@ -33,7 +33,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, RwLock},
     time::{Duration, Instant},
 };
 
@@ -56,7 +56,7 @@ impl Service {
     pub(super) fn start(
         loaded: Loaded,
         source: ConfigSource,
-        recent_log: Arc<RecentLog>,
+        log: RunningLog,
         ending: &ShutdownTrigger,
     ) -> Result<Self, Failure> {
         let config = loaded.config.clone();
@@ -106,9 +106,10 @@ impl Service {
         let stored = access.clone();
         server.watch_tokens(Box::new(move |rows| stored.replace_stored(rows)));
         let reloader = Arc::new(Reloader {
-            loaded,
+            in_effect: RwLock::new(loaded),
+            reloading: Mutex::default(),
             source,
-            recent_log,
+            log,
             accounts,
             access: access.clone(),
             server: server.clone(),
@@ -153,7 +154,7 @@ impl Service {
     /// 3. The runtime runs what is queued, including the last answers.
     /// 4. The sockets close. The dashboard closes last, so that it shows the other steps.
     pub(super) fn stop(self) -> Result<(), Failure> {
-        let deadline = Duration::from_secs(u64::from(self.config.runtime.drain_seconds));
+        let deadline = self.reloader.drain_time();
         tracing::info!(seconds = deadline.as_secs(), "draining");
         let begun = Instant::now();
         let has_left = self.server.leave_cluster(deadline);

@@ -25,6 +25,10 @@ struct WebhookTest {
     #[arg(value_name = "NAME")]
     name: String,
 
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     which: AskedServer,
 }
@@ -56,6 +60,7 @@ impl WebhookTest {
         let round_trip = Duration::from_nanos(result["round_trip_ns"].as_u64().unwrap_or(0));
         let milliseconds = round_trip.as_secs_f64() * 1000.0;
         match result["is_taken"].as_bool() {
+            Some(true) if self.json => console::print(result).map_err(Failure::running),
             Some(true) => console::print(format_args!(
                 "{}: taken with {} after {milliseconds:.1} ms\n",
                 self.name, result["status"],

@@ -290,7 +290,7 @@ impl Device {
         mut inbound: Box<Iax2InboundRequest>,
     ) {
         inbound.span.step("registrar");
-        let policy = &*context.accounts.of(&self.aor);
+        let policy = &context.accounts.of(&self.aor);
         let registration = &inbound.registration;
         let mut next_id = || context.persistence.next_id();
         let update =

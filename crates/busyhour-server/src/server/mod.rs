@@ -101,6 +101,7 @@ pub use random::RandomError;
 pub use settings::hint::HintView;
 pub use settings::hints::{HintConfig, HintRefusal};
 pub use settings::lists::{ListConfig, ListRefusal, ListView};
+pub use settings::live_settings::{LiveRefusal, LiveSettings};
 pub use settings::mailboxes::MailboxRefusal;
 pub use spans::{SpanExportConfig, SpanExportMistake, SpansStats};
 pub use start::StartError;
@@ -590,6 +591,15 @@ impl Server {
         listener(&self.core.tokens);
         let store = self.core.persistence.store();
         store.watch_settings(SettingKind::Token, listener);
+    }
+
+    /// Replaces what came of the configuration before and can change while the server runs.
+    ///
+    /// # Errors
+    ///
+    /// See [`LiveRefusal`]; then nothing has changed.
+    pub fn reconfigure(&self, live: &LiveSettings) -> Result<(), LiveRefusal> {
+        self.core.reconfigure(live)
     }
 
     /// The accounts of the configuration have changed: the bindings, publications and

@@ -137,7 +137,7 @@ impl Core {
             let set = core.hints.take(hint, SetBy::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
         }
-        core.webhooks.configure(&core.config.webhooks);
+        core.webhooks.replace_configured(&core.config.webhooks);
         let taken = core.watching.lists.take(&core.config.lists);
         taken.map_err(|(name, refusal)| StartError::List(name, refusal))?;
         let are_all_restored = core.restore_settings(&contents);

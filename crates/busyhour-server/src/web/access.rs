@@ -119,6 +119,13 @@ impl Access {
         }
     }
 
+    /// As [`with_rate`](Self::with_rate), from now on; without a limit before, nothing.
+    pub fn set_rate(&self, per_second: u32) {
+        if let Some(rate) = &self.rate {
+            rate.set(per_second);
+        }
+    }
+
     /// Replaces the accepted tokens of the configuration.
     pub fn replace_tokens(&self, tokens: Vec<Token>) {
         self.write().configured = tokens;

@@ -6,7 +6,10 @@ use foldhash::fast::RandomState;
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -21,7 +24,7 @@ pub(super) enum Requester {
 
 /// A token bucket for each requester: as many requests at once as in a second.
 pub(super) struct RateLimit {
-    per_second: f64,
+    per_second: AtomicU32,
     buckets: Mutex<Buckets>,
 }
 
@@ -44,9 +47,14 @@ struct RateBucket {
 impl RateLimit {
     pub(super) fn new(per_second: u32) -> Self {
         Self {
-            per_second: per_second.into(),
+            per_second: AtomicU32::new(per_second),
             buckets: Mutex::default(),
         }
+    }
+
+    /// From now on a requester has so many requests in a second.
+    pub(super) fn set(&self, per_second: u32) {
+        self.per_second.store(per_second, Ordering::Relaxed);
     }
 
     /// Takes one request.
@@ -56,15 +64,16 @@ impl RateLimit {
     /// Until when the requester has to wait.
     pub(super) fn take(&self, requester: Requester, now: Instant) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let per_second = self.per_second.load(Ordering::Relaxed).into();
         let full = RateBucket {
-            left: self.per_second,
+            left: per_second,
             at: now,
         };
         let bucket = match requester {
             Requester::Token(name) => buckets.tokens.entry(name).or_insert(full),
             Requester::Source(address) => buckets.of_source(source_of(address), full),
         };
-        bucket.take(self.per_second, now)
+        bucket.take(per_second, now)
     }
 }
 

@@ -5,9 +5,15 @@ use crate::{
     support::{
         Place,
         phone::{Phone, proven},
+        wait_until,
     },
 };
-use std::{fs, path::Path, process::Command, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
 
 /// If an attacker forges the address of a phone, the answers go to the phone. So the
 /// attacker has no nonce for that address.
@@ -61,6 +67,93 @@ fn failed_logins_are_logged_with_their_source_and_at_a_limited_rate() {
         fs::write(&path, written.collect::<String>()).expect("a file");
         let expected = vec!["127.0.0.2"; lines.len()];
         assert_eq!(banned(&path, date), expected, "{name}");
+    }
+}
+
+/// The same with lines for programs, and a fail2ban that runs: it bans the address, although the
+/// name of the user looks like a line about another one.
+#[test]
+fn fail2ban_bans_who_gives_wrong_passwords_by_lines_in_json() {
+    let place = Place::new();
+    let server = place.server(&format!("log.format = \"json\"\n{ACCOUNTS}"));
+    let mut greedy = Phone::new(&server, 2, "user1");
+    let register = greedy.register_request();
+    let challenge = greedy.challenge(&register);
+    for count in 1..6 {
+        let register = greedy.register_request();
+        let user = format!("nobody{count},source:192.0.2.1");
+        greedy.challenge(&proven(&register, &challenge, &user, "guess", count));
+    }
+    server.wait_for_log("\"message\":\"login failed\",\"source\":\"127.0.0.2\"");
+    let log = server.log();
+    let is_one = |line: &&str| line.contains("login failed");
+    let lines: Vec<_> = log.lines().filter(is_one).collect();
+    for (name, before, date) in FORMS {
+        let written = lines.iter().map(|line| format!("{before}{line}\n"));
+        let path = place.path(name);
+        fs::write(&path, written.collect::<String>()).expect("a file");
+        let expected = vec!["127.0.0.2"; lines.len()];
+        assert_eq!(banned(&path, date), expected, "{name}");
+    }
+    let fail2ban = Fail2ban::start(&place, &place.path("file"));
+    let bans = place.path("bans");
+    wait_until(
+        || fs::read_to_string(&bans).is_ok_and(|bans| bans == "127.0.0.2\n"),
+        || fail2ban.log(),
+    );
+}
+
+/// Debian's fail2ban with the packaged filter, which writes down whom it would shut out.
+struct Fail2ban {
+    server: Child,
+    log: PathBuf,
+}
+
+impl Fail2ban {
+    fn start(place: &Place, watched: &Path) -> Self {
+        let packaged = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/fail2ban");
+        let folder = place.path("fail2ban");
+        for part in ["filter.d", "action.d"] {
+            fs::create_dir_all(folder.join(part)).expect("a folder");
+        }
+        let filter = folder.join("filter.d/busyhour.conf");
+        fs::copy(packaged.join("busyhour.conf"), filter).expect("a filter");
+        let bans = place.path("bans");
+        let action = format!("[Definition]\nactionban = echo <ip> >>{}\n", bans.display());
+        fs::write(folder.join("action.d/note.conf"), action).expect("an action");
+        let jail = format!(
+            "[busyhour]\nenabled = true\nfilter = busyhour\nbackend = polling\naction = note\n\
+             ignoreself = false\nusedns = no\nmaxretry = 3\nfindtime = 1d\nlogpath = {}\n",
+            watched.display()
+        );
+        fs::write(folder.join("jail.conf"), jail).expect("a jail");
+        let log = place.path("fail2ban.log");
+        let options = format!(
+            "[Definition]\nloglevel = INFO\nlogtarget = {}\nsyslogsocket = auto\nsocket = {}\n\
+             pidfile = {}\ndbfile = None\ndbmaxmatches = 10\ndbpurgeage = 1d\n",
+            log.display(),
+            place.path("fail2ban.sock").display(),
+            place.path("fail2ban.pid").display(),
+        );
+        fs::write(folder.join("fail2ban.conf"), options).expect("options");
+        let mut command = Command::new("fail2ban-server");
+        command.arg("-f").arg("-c").arg(&folder).arg("start");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let server = command
+            .spawn()
+            .expect("fail2ban-server: see scripts/install-deps.sh test");
+        Self { server, log }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Fail2ban {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
     }
 }
 

@@ -8,6 +8,7 @@ mod init;
 mod machine;
 mod operator;
 mod output;
+mod reload;
 
 use std::process::{Command, Output};
 

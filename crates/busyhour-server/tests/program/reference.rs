@@ -17,15 +17,17 @@ fn every_setting_is_in_the_reference() {
                 &default
             };
             format!(
-                "| `{path}` | `{default}` | {} | {} |",
-                key.allowed, key.help
+                "| `{path}` | `{default}` | {} | {} | {} |",
+                key.allowed,
+                key.help,
+                key.change()
             )
         })
         .collect();
     let written: Vec<&str> = REFERENCE
         .lines()
         .filter(|line| {
-            line.starts_with("| `") && line.contains('.') && line.matches('|').count() == 5
+            line.starts_with("| `") && line.contains('.') && line.matches('|').count() == 6
         })
         .collect();
     assert_eq!(

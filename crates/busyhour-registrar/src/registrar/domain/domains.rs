@@ -64,6 +64,15 @@ impl Domains {
         Self { home, ..self }
     }
 
+    /// The same hosts, and no tenants: what is said of it is not said of these.
+    pub fn without_tenants(&self) -> Self {
+        Self {
+            hosts: self.hosts.clone(),
+            home: self.home.clone(),
+            tenants: Arc::default(),
+        }
+    }
+
     /// The host of users who are named without one: the first domain, or the address
     /// of [`at`](Self::at).
     ///

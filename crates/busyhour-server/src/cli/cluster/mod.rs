@@ -1,7 +1,10 @@
 pub(super) mod member;
 
 use super::{Failure, show::ShowList, which_server::AskedServer};
+use crate::console;
 use clap::{Args, Subcommand};
+use serde_json::json;
+use std::fmt::Display;
 
 /// The cluster that a running server is a node of
 #[derive(Debug, Args)]
@@ -26,6 +29,10 @@ struct DrainNode {
     #[arg(value_name = "NODE")]
     node: String,
 
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     which: AskedServer,
 }
@@ -44,6 +51,10 @@ struct MovePartition {
     /// Let the partition fall to any node again
     #[arg(long, conflicts_with = "node")]
     release: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 
     #[command(flatten)]
     which: AskedServer,
@@ -69,7 +80,14 @@ impl DrainNode {
         let server = self.which.find()?;
         let node = escaped(&self.node);
         let answer = server.post(&format!("/api/v1/cluster/nodes/{node}/drain"));
-        answer.map(drop).map_err(Failure::running)
+        answer.map_err(Failure::running)?;
+        if self.json {
+            return say(json!({ "draining": self.node }));
+        }
+        let node = &self.node;
+        say(format_args!(
+            "{node} gives its partitions to the others; `busyhour cluster status` shows how many it still has"
+        ))
     }
 }
 
@@ -81,8 +99,18 @@ impl MovePartition {
             Some(node) => server.post(&format!("{place}/move/{}", escaped(node))),
             None => server.post(&format!("{place}/release")),
         };
-        answer.map(drop).map_err(Failure::running)
+        answer.map_err(Failure::running)?;
+        let partition = self.partition;
+        match self.node {
+            node if self.json => say(json!({ "partition": partition, "moved_to": node })),
+            Some(node) => say(format_args!("partition {partition} goes to {node}")),
+            None => say(format_args!("partition {partition} may be at any node")),
+        }
     }
+}
+
+fn say(text: impl Display) -> Result<(), Failure> {
+    console::print(text).map_err(Failure::running)
 }
 
 fn escaped(name: &str) -> String {

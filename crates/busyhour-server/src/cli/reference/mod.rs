@@ -51,8 +51,10 @@ impl Reference {
     }
 }
 
+/// A page for each command, and one for the configuration file.
 fn man(folder: &PathBuf) -> Result<(), String> {
-    let made =
-        fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(whole_command(), folder));
+    let made = fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(whole_command(), folder))
+        .and_then(|()| fs::write(folder.join("busyhour.toml.5"), pages::settings_manual()));
     made.map_err(|error| format!("{}: {error}", folder.display()))
 }

@@ -12,7 +12,8 @@ pub(super) fn settings() -> String {
         if key.section() != section {
             section = key.section();
             let _ = write!(page, "\n## `[{section}]`\n\n");
-            page += "| setting | default | may be | what it does |\n|---|---|---|---|\n";
+            page +=
+                "| setting | default | may be | what it does | a change |\n|---|---|---|---|---|\n";
         }
         let default = key.show(&defaults);
         let default = match default.is_empty() {
@@ -20,9 +21,43 @@ pub(super) fn settings() -> String {
             false => format!("`{default}`"),
         };
         let (name, allowed, help) = (key.name(), key.allowed, key.help);
-        let _ = writeln!(page, "| `{name}` | {default} | {allowed} | {help} |");
+        let change = key.change();
+        let _ = writeln!(
+            page,
+            "| `{name}` | {default} | {allowed} | {help} | {change} |"
+        );
     }
     page
+}
+
+/// The manual page of the configuration file.
+pub(super) fn settings_manual() -> String {
+    let (mut page, mut section) = (MANUAL_BEGIN.to_owned(), "");
+    let defaults = Config::default();
+    for key in KEYS {
+        if key.section() != section {
+            section = key.section();
+            let _ = writeln!(page, ".SH [{section}]");
+        }
+        let shown = key.show(&defaults);
+        let default = if shown.is_empty() { "none" } else { &shown };
+        let (allowed, help) = (key.allowed.to_string(), key.help);
+        let text = format!("{help}. It may be {allowed}. Default: {default}.");
+        let _ = writeln!(page, ".TP\n.B {}\n{}", roff(key.name()), roff(&text));
+        if key.is_live() {
+            let _ = writeln!(page, "A reload changes it.");
+        }
+    }
+    page + MANUAL_END
+}
+
+/// Text as troff reads it: hyphens that can be copied, and no line that is a request.
+fn roff(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    match text.starts_with(['.', '\'']) {
+        true => format!("\\&{text}"),
+        false => text,
+    }
 }
 
 /// The help of every command, as the program prints it.
@@ -78,3 +113,29 @@ fn without_settings(command: &Command) -> Command {
         argument.hide(is_setting)
     })
 }
+
+const MANUAL_BEGIN: &str = r#".TH busyhour.toml 5 "" "" "Busyhour"
+.SH NAME
+busyhour.toml \- configuration of the SIP server busyhour
+.SH DESCRIPTION
+The file is TOML; lists are arrays. Each setting may also be given as an environment variable or as a flag of
+.BR busyhour\-serve (1):
+.I listen
+in
+.I [sip]
+is
+.B BUSYHOUR_SIP_LISTEN
+and
+.BR \-\-sip\-listen .
+A flag overrides a variable, which overrides the file.
+.B busyhour check\-config
+finds every mistake. A running server reads the file again at SIGHUP; settings that a reload does not change need a restart.
+The tables are explained in the packaged /etc/busyhour/busyhour.toml.
+"#;
+const MANUAL_END: &str = r#".SH FILES
+/etc/busyhour/busyhour.toml
+.SH SEE ALSO
+.BR busyhour (1),
+.BR busyhour\-serve (1),
+.BR busyhour\-check\-config (1)
+"#;

@@ -1,11 +1,10 @@
 //! What the server knows of accounts, and what follows from it for who has one: how much
 //! it may register, and whether what it has is to end.
 
-use super::accounts::AccountDirectory;
+use super::{accounts::AccountDirectory, live_policy::LivePolicy};
 use crate::server::tenant::{tenant_config::TenantConfig, tenants::Tenants};
 use busyhour_registrar::{RegistrationPolicy, Tenant};
 use std::{
-    borrow::Cow,
     collections::BTreeSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -18,7 +17,7 @@ pub(in crate::server) struct AccountPolicy {
     pub(in crate::server) directory: AccountDirectory,
     /// The domains with settings of their own.
     pub(in crate::server) tenants: Arc<Tenants>,
-    registration: RegistrationPolicy,
+    registration: LivePolicy,
     /// Everybody may register, with an account or without.
     is_open: bool,
     /// Users without an account here are asked for elsewhere, so they may have one.
@@ -43,7 +42,7 @@ impl AccountPolicy {
         Self {
             directory,
             tenants,
-            registration,
+            registration: LivePolicy::new(&registration),
             is_open,
             asks_elsewhere,
             removed: Mutex::default(),
@@ -54,15 +53,18 @@ impl AccountPolicy {
 
     /// The policy for the bindings of `aor`: the server's, with the limit of its
     /// account if the account has one.
-    pub(in crate::server) fn of(&self, aor: &str) -> Cow<'_, RegistrationPolicy> {
-        let policy = &self.registration;
-        match self.directory.contacts_max(self.account_of(aor)) {
-            Some(contacts_max) => Cow::Owned(RegistrationPolicy {
-                contacts_max,
-                ..policy.clone()
-            }),
-            None => Cow::Borrowed(policy),
+    pub(in crate::server) fn of(&self, aor: &str) -> RegistrationPolicy {
+        let policy = self.registration.get();
+        let own = self.directory.contacts_max(self.account_of(aor));
+        RegistrationPolicy {
+            contacts_max: own.unwrap_or(policy.contacts_max),
+            ..policy
         }
+    }
+
+    /// From now on registrations have this policy.
+    pub(in crate::server) fn set_registration(&self, policy: &RegistrationPolicy) {
+        self.registration.set(policy);
     }
 
     /// The account that has an address of record: its user, or `user@domain` in a domain

@@ -3,6 +3,7 @@
 pub(in crate::server) mod realm_accounts;
 pub(in crate::server) mod accounts;
 pub(in crate::server) mod account_policy;
+mod live_policy;
 pub(in crate::server) mod admission;
 mod asking;
 pub(super) mod changed_accounts;

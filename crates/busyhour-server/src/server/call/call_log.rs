@@ -22,7 +22,10 @@ use busyhour_store::{
 };
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -36,8 +39,8 @@ pub(in crate::server) struct CallLog {
     refused: RefusedCalls,
     /// Calls that the server refused, without a record.
     left_out: Counter,
-    age_max: Duration,
-    count_max: u64,
+    days_max: AtomicU32,
+    count_max: AtomicU64,
     persistence: Arc<Persistence>,
     clock: Arc<ServerClock>,
 }
@@ -62,7 +65,6 @@ impl CallLog {
         persistence: Arc<Persistence>,
         clock: Arc<ServerClock>,
     ) -> Self {
-        let days = u64::from(config.records_days);
         Self {
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
@@ -79,11 +81,17 @@ impl CallLog {
             lost: Counter::default(),
             refused: RefusedCalls::new(),
             left_out: Counter::default(),
-            age_max: Duration::from_secs(days * DAY_SECONDS),
-            count_max: config.records_max,
+            days_max: AtomicU32::new(config.records_days),
+            count_max: AtomicU64::new(config.records_max),
             persistence,
             clock,
         }
+    }
+
+    /// From now on so many records are kept, and for so long.
+    pub(in crate::server) fn keep(&self, days_max: u32, count_max: u64) {
+        self.days_max.store(days_max, Ordering::Relaxed);
+        self.count_max.store(count_max, Ordering::Relaxed);
     }
 
     /// Counts calls that ended, and gives their records to the store.
@@ -147,7 +155,7 @@ impl CallLog {
     }
 
     fn queue(&self, state: &mut State, record: &CallRecord) {
-        if self.count_max == 0 {
+        if self.count_max.load(Ordering::Relaxed) == 0 {
             return;
         }
         if state.waiting.len() >= WAITING_MAX {
@@ -232,12 +240,14 @@ impl CallLog {
         self.commit(batch);
         if is_due {
             let unix = self.clock.moment().unix.as_nanos();
-            let age_max = u64::try_from(self.age_max.as_nanos()).unwrap_or(u64::MAX);
+            let days = self.days_max.load(Ordering::Relaxed);
+            let age_max = Duration::from_secs(u64::from(days) * DAY_SECONDS).as_nanos();
+            let age_max = u64::try_from(age_max).unwrap_or(u64::MAX);
             let ended_before = busyhour::clock::UnixTime::from_nanos(unix.saturating_sub(age_max));
             let store = self.persistence.store();
             store.remove_old_call_records(CallRecordLimits {
                 ended_before,
-                count_max: self.count_max,
+                count_max: self.count_max.load(Ordering::Relaxed),
             });
         }
     }

@@ -90,6 +90,9 @@ pub enum HintRefusal {
     /// Nothing was set, but accounts name it.
     #[error("hint {0} is defined by accounts of the store: change it there")]
     InAccounts(String),
+    /// The configuration is to define it while the server runs, but it was set over HTTP.
+    #[error("it was set over HTTP: remove it there first, or leave it out of the file")]
+    SetOverHttp,
     /// There are as many as may be.
     #[error("there are {0} hints already: remove some, or raise limits.hints")]
     Full(usize),
@@ -213,6 +216,48 @@ impl Hints {
             .map(drop)
     }
 
+    /// Whether the configuration may define this hint from now on, on a server of these domains.
+    pub(in crate::server) fn check_configured(
+        &self,
+        config: &HintConfig,
+        domains: &Domains,
+    ) -> Result<(), HintRefusal> {
+        let set = config.check(domains)?;
+        let extension = Name::new(&config.extension);
+        let table = self.lock();
+        let known = table.hints.get(&extension).and_then(|it| it.set.as_ref());
+        if matches!(known, Some((_, SetBy::Http))) {
+            return Err(HintRefusal::SetOverHttp);
+        }
+        table.devices(&extension, &set).map(drop)
+    }
+
+    /// Replaces the hints of the configuration, which were checked. One that stays as it is goes on
+    /// without a word to its watchers.
+    pub(in crate::server) fn replace_configured(&self, configs: &[HintConfig]) {
+        let wanted: BTreeSet<_> = configs.iter().map(|it| Name::new(&it.extension)).collect();
+        for extension in self.configured() {
+            if !wanted.contains(&extension) {
+                self.unset(self.lock(), &extension);
+            }
+        }
+        for config in configs
+            .iter()
+            .filter(|config| !self.has(config, SetBy::Configuration))
+        {
+            if let Err(refusal) = self.take(config, SetBy::Configuration) {
+                let hint = &config.extension;
+                tracing::warn!(hint, %refusal, "a hint of the configuration has no effect");
+            }
+        }
+    }
+
+    fn configured(&self) -> Vec<Name> {
+        let table = self.lock();
+        let configured = table.hints.iter().filter(|(_, hint)| hint.is_configured());
+        configured.map(|(extension, _)| extension.clone()).collect()
+    }
+
     /// Restores a stored setting, unless the configuration defines the hint now or a later change
     /// is on its way.
     pub(in crate::server) fn restore(
@@ -225,7 +270,7 @@ impl Hints {
             extension: extension.to_owned(),
             devices: devices.split(' ').map(str::to_owned).collect(),
         };
-        if self.has(&config) {
+        if self.has(&config, SetBy::Http) {
             return Ok(());
         }
         let restored = self.try_set(&config, (SetBy::Http, SettingSource::Store), || {
@@ -234,14 +279,14 @@ impl Hints {
         restored.map(drop).map_err(|refusal| refusal.to_string())
     }
 
-    /// Whether this is what HTTP has set.
-    fn has(&self, config: &HintConfig) -> bool {
+    /// Whether this is what was set there.
+    fn has(&self, config: &HintConfig, set_by: SetBy) -> bool {
         let Ok(wanted) = config.check(&self.domains) else {
             return false;
         };
         let table = self.lock();
         let hint = table.hints.get(&Name::new(&config.extension));
-        hint.is_some_and(|hint| hint.set == Some((wanted, SetBy::Http)))
+        hint.is_some_and(|hint| hint.set == Some((wanted, set_by)))
     }
 
     /// Sets a hint and stores it; returns whether the extension had none before. If the
@@ -324,7 +369,7 @@ impl Hints {
         extension: &str,
         keep: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<bool, HintRefusal> {
-        let mut table = self.lock();
+        let table = self.lock();
         let name = Name::new(extension);
         match table.hints.get(&name).map(|hint| &hint.set) {
             None => return Ok(false),
@@ -335,15 +380,21 @@ impl Hints {
             Some(Some((_, SetBy::Http))) => {}
         }
         keep()?;
+        self.unset(table, &name);
+        Ok(true)
+    }
+
+    /// Leaves an extension the devices of accounts that name it. If there are none, its watchers
+    /// are asked to subscribe again.
+    fn unset(&self, mut table: MutexGuard<'_, HintTable>, extension: &Name) {
         // There are fewer than before, so the limit holds.
-        let devices = table.devices(&name, &[]).unwrap_or_default();
+        let devices = table.devices(extension, &[]).unwrap_or_default();
         let is_gone = devices.is_empty();
-        self.put(&mut table, &name, devices, None);
+        self.put(&mut table, extension, devices, None);
         drop(table);
         if is_gone {
-            self.move_watchers(extension);
+            self.move_watchers(extension.as_str());
         }
-        Ok(true)
     }
 
     /// Applies the extensions that the accounts of the store name.

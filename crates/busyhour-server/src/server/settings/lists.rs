@@ -118,6 +118,9 @@ pub enum ListRefusal {
     /// The configuration defines it, so it must be changed there.
     #[error("list {0} is defined in the configuration file: change it there")]
     Configured(String),
+    /// The configuration is to define it while the server runs, but it was set over HTTP.
+    #[error("it was set over HTTP: remove it there first, or leave it out of the file")]
+    SetOverHttp,
     /// There are as many as may be.
     #[error("there are {0} lists already: remove some, or raise limits.lists")]
     Full(usize),
@@ -204,21 +207,43 @@ impl Lists {
         configs: &[ListConfig],
     ) -> Result<(), (String, ListRefusal)> {
         let _writing = self.lock();
-        let mut table = ListTable::clone(&self.snapshot());
-        for config in configs {
-            let entries = config.check(&self.domains);
-            let entries = entries.map_err(|refusal| (config.name.clone(), refusal))?;
-            table.insert(
-                config.name.clone(),
-                Arc::new(StoredList::new(config, entries, true)),
-            );
-        }
-        for config in configs {
-            let checked = self.check_loops(&table, &config.name);
-            checked.map_err(|refusal| (config.name.clone(), refusal))?;
-        }
+        let table = self.planned(configs, &self.domains)?;
         self.put(table);
         Ok(())
+    }
+
+    /// Replaces the lists of the configuration, which were checked. Those who watch one that
+    /// changed are told its full state.
+    pub(in crate::server) fn replace_configured(&self, configs: &[ListConfig]) {
+        if let Err((list, refusal)) = self.take(configs) {
+            tracing::warn!(list, %refusal, "the lists of the configuration have no effect");
+        }
+        self.watchers.resolve_lists();
+    }
+
+    /// The table with these in place of the lists of the configuration before, on a server of these
+    /// domains.
+    pub(in crate::server) fn planned(
+        &self,
+        configs: &[ListConfig],
+        domains: &Domains,
+    ) -> Result<ListTable, (String, ListRefusal)> {
+        let mut table = ListTable::clone(&self.snapshot());
+        table.retain(|_, list| !list.is_configured);
+        for config in configs {
+            let named = |refusal| (config.name.clone(), refusal);
+            if table.get(&config.name).is_some_and(|it| !it.is_configured) {
+                return Err(named(ListRefusal::SetOverHttp));
+            }
+            let entries = config.check(domains).map_err(named)?;
+            let list = Arc::new(StoredList::new(config, entries, true));
+            table.insert(config.name.clone(), list);
+        }
+        for config in configs {
+            let checked = check_loops(&table, &config.name, self.resources_max, domains);
+            checked.map_err(|refusal| (config.name.clone(), refusal))?;
+        }
+        Ok(table)
     }
 
     /// Restores a stored setting, unless the configuration defines the list now or a later change

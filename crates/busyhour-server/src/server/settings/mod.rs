@@ -3,6 +3,7 @@
 mod named_device;
 mod overtaken;
 mod setting_source;
+pub(in crate::server) mod live_settings;
 pub(in crate::server) mod mailboxes;
 pub(in crate::server) mod hint;
 pub(in crate::server) mod hints;

@@ -84,6 +84,14 @@ impl Core {
         store.watch_settings(SettingKind::Domain, Box::new(learn));
     }
 
+    /// Takes the domains of a configuration that was read again.
+    pub(in crate::server) fn reconfigure_tenants(self: &Arc<Self>, configured: &[TenantConfig]) {
+        let changed = self.tenants.reconfigured(configured);
+        if !changed.is_empty() {
+            self.change_tenants(&changed, || self.tenants.replace_configured(configured));
+        }
+    }
+
     /// Changes domains of these names, and tells what follows for their accounts.
     fn change_tenants<R>(self: &Arc<Self>, names: &[String], change: impl FnOnce() -> R) -> R {
         let directory = &self.accounts.directory;

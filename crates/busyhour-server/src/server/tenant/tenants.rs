@@ -129,6 +129,41 @@ impl Tenants {
         is_new
     }
 
+    /// The domains of the server with these in place of those of the configuration before.
+    pub(in crate::server) fn planned(
+        &self,
+        configured: &[TenantConfig],
+    ) -> Result<Domains, (String, TenantRefusal)> {
+        let setup = self.setup();
+        let realm = self.authenticator.as_ref().map_or("", Authenticator::realm);
+        for config in configured {
+            let others = configured.iter().chain(setup.stored.values());
+            let others = others.filter(|other| other.name != config.name);
+            let fits = config.check_beside(others, self.domains.hosts(), realm);
+            fits.map_err(|refusal| (config.name.clone(), refusal))?;
+        }
+        let domains = self.domains.without_tenants();
+        let all = setup.stored.values().chain(configured);
+        domains.replace_tenants(all.map(|config| config.tenant(&domains)));
+        Ok(domains)
+    }
+
+    /// The domains that differ in this configuration.
+    pub(in crate::server) fn reconfigured(&self, configured: &[TenantConfig]) -> Vec<String> {
+        let setup = self.setup();
+        let before = &setup.configured;
+        let gone = before.iter().filter(|one| !configured.contains(one));
+        let new = configured.iter().filter(|one| !before.contains(one));
+        gone.chain(new).map(|one| one.name.clone()).collect()
+    }
+
+    /// Takes these in place of those of the configuration before.
+    pub(in crate::server) fn replace_configured(&self, configured: &[TenantConfig]) {
+        let mut setup = self.setup();
+        setup.configured = configured.to_vec();
+        self.rebuild(&mut setup);
+    }
+
     /// Sets a domain up, in place of one of the same name, and stores it with `keep`; returns
     /// whether it is new.
     pub(in crate::server) fn set(

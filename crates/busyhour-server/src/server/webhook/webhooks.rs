@@ -40,6 +40,9 @@ pub enum WebhookRefusal {
     /// It stands in the configuration file.
     #[error("webhook `{0}` is in the configuration: change it there")]
     Configured(String),
+    /// The configuration is to define it while the server runs, but it was set over HTTP.
+    #[error("it was set over HTTP: remove it there first, or leave it out of the file")]
+    SetOverHttp,
     /// There are as many as may be.
     #[error("there are {WEBHOOKS_MAX} webhooks already: remove some")]
     Full,
@@ -74,10 +77,40 @@ impl Webhooks {
         }
     }
 
-    /// Begins with those of the configuration.
-    pub(in crate::server) fn configure(&self, configured: &[(String, WebhookConfig)]) {
+    /// Whether the configuration may have these from now on.
+    pub(in crate::server) fn check_configured(
+        &self,
+        configured: &[(String, WebhookConfig)],
+    ) -> Result<(), (String, WebhookRefusal)> {
+        let table = self.lock();
+        let is_set = |name: &str| {
+            let running = table.get(name);
+            running.is_some_and(|running| !running.delivery.is_configured)
+        };
+        match configured.iter().find(|(name, _)| is_set(name)) {
+            Some((name, _)) => Err((name.clone(), WebhookRefusal::SetOverHttp)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes those of the configuration, in place of those before. One that stays as it is goes on.
+    pub(in crate::server) fn replace_configured(&self, configured: &[(String, WebhookConfig)]) {
+        let mut table = self.lock();
+        let is_gone = |name: &String| !configured.iter().any(|(wanted, _)| wanted == name);
+        let before = table.iter().filter(|(_, it)| it.delivery.is_configured);
+        let gone: Vec<_> = before
+            .map(|(name, _)| name.clone())
+            .filter(is_gone)
+            .collect();
+        for name in gone {
+            self.end(&mut table, &name);
+        }
         for (name, config) in configured {
-            self.begin(&mut self.lock(), name, config.clone(), true);
+            let known = table.get(name).map(|running| &running.delivery);
+            let stays = |known: &Arc<Delivery>| known.is_configured && known.has(config);
+            if !known.is_some_and(stays) {
+                self.begin(&mut table, name, config.clone(), true);
+            }
         }
     }
 

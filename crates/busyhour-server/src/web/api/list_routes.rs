@@ -152,7 +152,9 @@ fn status_of(refusal: &ListRefusal) -> StatusCode {
         | ListRefusal::Empty
         | ListRefusal::TooMany(_)
         | ListRefusal::ContainsItself(..) => StatusCode::BAD_REQUEST,
-        ListRefusal::Configured(_) | ListRefusal::Full(_) => StatusCode::CONFLICT,
+        ListRefusal::Configured(_) | ListRefusal::SetOverHttp | ListRefusal::Full(_) => {
+            StatusCode::CONFLICT
+        }
         ListRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

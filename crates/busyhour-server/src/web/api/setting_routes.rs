@@ -250,9 +250,10 @@ fn status_of_hint(refusal: &HintRefusal) -> StatusCode {
         HintRefusal::Extension | HintRefusal::Device(_) | HintRefusal::DeviceCount => {
             StatusCode::BAD_REQUEST
         }
-        HintRefusal::Configured(_) | HintRefusal::InAccounts(_) | HintRefusal::Full(_) => {
-            StatusCode::CONFLICT
-        }
+        HintRefusal::Configured(_)
+        | HintRefusal::SetOverHttp
+        | HintRefusal::InAccounts(_)
+        | HintRefusal::Full(_) => StatusCode::CONFLICT,
         HintRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

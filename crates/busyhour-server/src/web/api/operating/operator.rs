@@ -68,6 +68,8 @@ pub struct SettingView {
     pub allowed: String,
     /// What it does.
     pub help: &'static str,
+    /// Whether a reload changes it; else it needs a restart.
+    pub live: bool,
 }
 
 /// What reading the configuration again has changed.
@@ -79,7 +81,9 @@ pub struct ReloadReport {
     pub tokens: u64,
     /// Why the certificates could not be read again; those from before are still shown.
     pub certificate_problem: Option<String>,
-    /// Settings that have changed and need a restart.
+    /// Settings and kinds of tables that have changed, and are in effect now.
+    pub changed: Vec<String>,
+    /// Settings and kinds of tables that have changed and need a restart.
     pub needs_restart: Vec<String>,
 }
 

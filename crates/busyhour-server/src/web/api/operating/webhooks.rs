@@ -198,7 +198,9 @@ fn unknown(name: &str) -> Response {
 fn refuse(refusal: WebhookRefusal) -> Response {
     let status = match refusal {
         WebhookRefusal::Mistake(_) => StatusCode::BAD_REQUEST,
-        WebhookRefusal::Configured(_) | WebhookRefusal::Full => StatusCode::CONFLICT,
+        WebhookRefusal::Configured(_) | WebhookRefusal::SetOverHttp | WebhookRefusal::Full => {
+            StatusCode::CONFLICT
+        }
         WebhookRefusal::NoSecret => StatusCode::SERVICE_UNAVAILABLE,
         WebhookRefusal::Store(refused) => return rejection(refused).into_response(),
     };
