@@ -84,7 +84,10 @@ fn fail2ban_bans_who_gives_wrong_passwords_by_lines_in_json() {
         let user = format!("nobody{count},source:192.0.2.1");
         greedy.challenge(&proven(&register, &challenge, &user, "guess", count));
     }
-    server.wait_for_log("\"message\":\"login failed\",\"source\":\"127.0.0.2\"");
+    wait_until(
+        || server.log().matches("login failed").count() == 5,
+        || server.log(),
+    );
     let log = server.log();
     let is_one = |line: &&str| line.contains("login failed");
     let lines: Vec<_> = log.lines().filter(is_one).collect();
