@@ -2056,7 +2056,8 @@ uint64_t bh_subscription_lost(const struct bh_subscription *subscription);
 // 1 if no event waits and the callback is not running, otherwise 0.
 int32_t bh_subscription_is_idle(const struct bh_subscription *subscription);
 
-// The number of events that wait; 0 for NULL.
+// The number of events that wait; with `replay` and `conflate`, of changes that have not been read from the
+// cache yet; 0 for NULL.
 size_t bh_subscription_len(const struct bh_subscription *subscription);
 
 // ------------------------------------------------------------------------------------------------------------

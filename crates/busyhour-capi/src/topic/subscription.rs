@@ -206,7 +206,8 @@ pub extern "C" fn bh_subscription_is_idle(subscription: *const bh_subscription) 
     })
 }
 
-/// The number of events that wait; 0 for NULL.
+/// The number of events that wait; with `replay` and `conflate`, of changes that have not been read from the
+/// cache yet; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_subscription_len(subscription: *const bh_subscription) -> usize {
     quietly(0, || {

@@ -30,9 +30,35 @@ impl JournalFile for SyncedFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        #[cfg(test)]
+        failing::take(&self.file)?;
         match self.is_synced {
             true => self.file.sync_data(),
             false => Ok(()),
         }
+    }
+}
+
+/// Lets the next synchronising of a journal fail, although all bytes are there.
+#[cfg(test)]
+pub(crate) mod failing {
+    use super::*;
+    use std::{os::unix::fs::MetadataExt, path::Path, sync::Mutex};
+
+    static INODES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+    pub(crate) fn once(path: &Path) {
+        let inode = path.metadata().unwrap().ino();
+        INODES.lock().unwrap().push(inode);
+    }
+
+    pub(super) fn take(file: &File) -> io::Result<()> {
+        let inode = file.metadata()?.ino();
+        let mut inodes = INODES.lock().unwrap();
+        let Some(at) = inodes.iter().position(|one| *one == inode) else {
+            return Ok(());
+        };
+        inodes.remove(at);
+        Err(io::Error::other("made to fail"))
     }
 }

@@ -47,10 +47,11 @@ impl JournalRing {
         self.head
     }
 
-    /// Records that end there, or before, are needed no more.
-    pub(crate) fn release_until(&mut self, end: u64) {
+    /// Records that end there, or before, are needed no more; `is_all` says that there is no newer one. The
+    /// places cannot tell: the newest record of a full ring ends where one ended that was released before.
+    pub(crate) fn release_until(&mut self, end: u64, is_all: bool) {
         self.tail = end;
-        self.is_empty = end == self.head;
+        self.is_empty = is_all;
     }
 
     /// From the oldest record that is needed to the end of the newest.

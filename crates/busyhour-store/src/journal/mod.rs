@@ -8,6 +8,8 @@ mod journal_ring;
 mod journal_writer;
 mod recovery;
 
+#[cfg(test)]
+pub(crate) use journal_file::failing;
 pub(crate) use journal_file::{JournalFile, SyncedFile};
 pub(crate) use journal_header::JournalHeader;
 pub(crate) use journal_ring::{JournalRing, RING_BEGIN};

@@ -55,6 +55,25 @@ pub enum JournalDamage {
         /// The one that the database knows; 0 if it knows none.
         database: u64,
     },
+    /// It is a copy of an earlier use: the database has followed a later one, which is lost.
+    #[error(
+        "it is older (epoch {journal}) than the database that is beside it (epoch {database}): what the lost one had that the \
+         database has not is missing"
+    )]
+    Old {
+        /// The epoch of the journal.
+        journal: u64,
+        /// The one that the database knows.
+        database: u64,
+    },
+    /// Its end is missing.
+    #[error("it has {len} bytes, and the database has followed to byte {end}: its end is missing")]
+    Short {
+        /// The bytes that are there.
+        len: u64,
+        /// Where the last record ends that the database has.
+        end: u64,
+    },
     /// A record was acknowledged and is not there any more.
     #[error("record {number} at byte {at} is damaged, but record {later} behind it is whole")]
     Record {
@@ -108,6 +127,14 @@ pub fn recover_journal(
             let journal = header.epoch;
             Err((Vec::new(), JournalDamage::Foreign { journal, database }))
         }
+        // The header is synchronised before the first record, so a record of the later epoch proves that another
+        // file had it.
+        None if position
+            .is_some_and(|position| position.epoch > header.epoch && position.number > 0) =>
+        {
+            let journal = header.epoch;
+            Err((Vec::new(), JournalDamage::Old { journal, database }))
+        }
         // The database has had all of it.
         None => Ok(Vec::new()),
     };
@@ -126,6 +153,10 @@ fn records_behind(
     bytes: &[u8],
     position: JournalPosition,
 ) -> Result<Vec<JournalRecord>, (Vec<JournalRecord>, JournalDamage)> {
+    let (len, end) = (bytes.len() as u64, position.end);
+    if end > len {
+        return Err((Vec::new(), JournalDamage::Short { len, end }));
+    }
     let (mut number, mut at) = (position.number, position.end);
     let mut records = Vec::new();
     while let Some((begin, found)) = next(bytes, position.epoch, number + 1, at) {

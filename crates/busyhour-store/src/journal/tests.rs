@@ -146,9 +146,10 @@ impl Life {
     /// The database takes so many records.
     fn follow(&mut self, count: usize) {
         let count = count.min(self.acknowledged.len());
-        if let Some((number, end, _)) = self.acknowledged.drain(..count).next_back() {
+        let last = self.acknowledged.drain(..count).next_back();
+        if let Some((number, end, _)) = last {
             (self.position.number, self.position.end) = (number, end);
-            self.ring.release_until(end);
+            self.ring.release_until(end, self.acknowledged.is_empty());
         }
     }
 
@@ -333,6 +334,23 @@ fn a_damaged_record_with_one_behind_it_is_an_error_wherever_it_is_damaged() {
     );
 }
 
+/// A release that comes late, of what was released before, frees nothing that came since.
+#[test]
+fn a_full_ring_is_not_taken_for_an_empty_one() {
+    let mut ring = JournalRing::new(RING_BEGIN + 64);
+    assert_eq!(ring.place(32), Some(RING_BEGIN));
+    let released = ring.fill(RING_BEGIN, 32);
+    ring.release_until(released, true);
+    for at in [released, RING_BEGIN] {
+        assert_eq!(ring.place(32), Some(at));
+        ring.fill(at, 32);
+    }
+    ring.release_until(released, false);
+    assert_eq!((ring.place(16), ring.used()), (None, 64));
+    ring.release_until(RING_BEGIN + 32, true);
+    assert_eq!(ring.used(), 0);
+}
+
 /// It may have lost any sectors in a power cut, so damage is no error.
 #[test]
 fn a_journal_that_was_not_synchronised_gives_what_is_before_the_damage() {
@@ -361,8 +379,33 @@ fn a_journal_of_another_epoch_is_ignored_if_it_is_older_and_refused_if_it_is_new
             ..life.position
         })
     };
-    let older = recover_journal(&bytes, at(2)).unwrap();
+    let begun = at(2).map(|position| JournalPosition {
+        number: 0,
+        ..position
+    });
+    let older = recover_journal(&bytes, begun).unwrap();
     assert!(older.records.is_empty(), "the database had all of it");
+    assert_eq!(
+        recover_journal(
+            &bytes,
+            Some(JournalPosition {
+                number: 4,
+                ..at(2).unwrap()
+            })
+        ),
+        Err(JournalDamage::Old {
+            journal: 1,
+            database: 2
+        })
+    );
+    let beyond = JournalPosition {
+        end: bytes.len() as u64 + 16,
+        ..life.position
+    };
+    assert!(matches!(
+        recover_journal(&bytes, Some(beyond)),
+        Err(JournalDamage::Short { .. })
+    ));
     for (position, database) in [(at(0), 0), (None, 0)] {
         let damage = recover_journal(&bytes, position).unwrap_err();
         assert_eq!(

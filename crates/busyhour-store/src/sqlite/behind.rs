@@ -197,9 +197,9 @@ impl Behind {
     /// When the database cannot be written.
     pub(super) fn follow(&self) -> Result<(), CommitError> {
         let mut database = self.take()?;
-        match database.rows.len() {
-            0 => Ok(()),
-            _ => self.write(&mut database, |_| Ok(())),
+        match database.has_all() {
+            true => Ok(()),
+            false => self.write(&mut database, |_| Ok(())),
         }
     }
 
@@ -235,13 +235,16 @@ impl Behind {
         journal: &mut JournalWriter<SyncedFile>,
         known: u64,
     ) -> Result<(), CommitError> {
-        let epoch = self.lock().position.epoch.max(known) + 1;
-        let position = JournalPosition { epoch, ..BEGIN };
-        self.write_through(|connection| journal_beside::put_position(connection, position))?;
-        let mut waiting = self.lock();
-        waiting.position = position;
-        waiting.ring = JournalRing::new(waiting.ring.room() + BEGIN.end);
-        drop(waiting);
+        let mut database = self.take()?;
+        let before = database.position;
+        let epoch = before.epoch.max(known) + 1;
+        database.position = JournalPosition { epoch, ..BEGIN };
+        // Nobody else has the database until the ring is that of the new epoch.
+        if let Err(error) = self.write(&mut database, |_| Ok(())) {
+            database.position = before;
+            return Err(error);
+        }
+        drop(database);
         journal.begin(epoch).map_err(|error| failed_journal(&error))
     }
 
@@ -379,7 +382,7 @@ impl Behind {
             Ok(_) => {
                 waiting.counts.transactions += 1;
                 waiting.counts.rows += database.rows.len() as u64;
-                waiting.ring.release_until(database.position.end);
+                waiting.has_followed(database.position);
                 (waiting.failed, waiting.written_since) = (None, None);
                 database.rows.clear();
             }
@@ -408,9 +411,24 @@ impl Waiting {
         self.written_since = self.written_since.or(since);
         (self.added, self.is_urgent) = (0, false);
     }
+
+    /// The database has everything up to a position, or has begun a new epoch there.
+    fn has_followed(&mut self, position: JournalPosition) {
+        if position.epoch == self.position.epoch {
+            let is_all = position == self.position;
+            return self.ring.release_until(position.end, is_all);
+        }
+        self.position = position;
+        self.ring = JournalRing::new(self.ring.room() + BEGIN.end);
+    }
 }
 
 impl Database {
+    /// Whether nothing is to be written.
+    fn has_all(&self) -> bool {
+        self.rows.len() == 0 && self.position == self.written
+    }
+
     /// `None` once it has ended.
     fn write<T>(
         &mut self,

@@ -101,6 +101,8 @@ impl RowChange {
                 Self::Put(Change::PutSoftState(_) | Change::RemoveSoftState(_)),
                 Self::Put(Change::PutSoftState(_) | Change::RemoveSoftState(_)),
             ) => *self = new,
+            // A removal that is tried again.
+            (Self::Ended(own), Self::Ended(next)) if own == next => {}
             _ => return Some(new),
         }
         None

@@ -141,6 +141,7 @@ impl SqliteWriter {
     /// well.
     fn commit(&mut self, group: &mut [Batch]) -> Result<Option<(u64, u64)>, CommitError> {
         self.look_at_files()?;
+        self.renew_journal()?;
         let len = match changes_of(group).all(Change::is_journaled) {
             true => Some(self.journal.prepare(changes_of(group))),
             false => None,
@@ -152,13 +153,19 @@ impl SqliteWriter {
         self.look_at_files().and(outcome)
     }
 
-    /// Makes the prepared record of a group durable.
-    fn append(&mut self, group: &mut [Batch], len: u64) -> Result<(), CommitError> {
+    /// After an error a record may be found that was refused. So nothing is acknowledged before a new epoch has
+    /// begun, whether by the journal or by the database itself: it would be undone when that record is found.
+    fn renew_journal(&mut self) -> Result<(), CommitError> {
         if !self.is_journal_good {
             self.behind.begin_epoch(&mut self.journal, 0)?;
             self.is_journal_good = true;
             tracing::warn!("the journal of the database can be written again");
         }
+        Ok(())
+    }
+
+    /// Makes the prepared record of a group durable.
+    fn append(&mut self, group: &mut [Batch], len: u64) -> Result<(), CommitError> {
         let at = self.behind.place(len)?;
         let appended = self.journal.append(at);
         self.is_journal_good = appended.is_ok();
@@ -256,6 +263,8 @@ impl Drop for SqliteWriter {
             // Its own panic is already on standard error.
             let _ = follower.join();
         }
+        // If it cannot be renewed, the next start finds what was refused, and nothing that came later.
+        let _ = self.renew_journal();
         self.behind.finish(&mut self.journal);
         let error = CommitError::new("the store's thread has ended");
         self.queue.end(&error);
@@ -272,3 +281,76 @@ const LOST: &str = "the database file is lost: registrations are answered 503. P
 const FOLLOWER_THREAD: &str = "bh-sqlite";
 /// More than there are, so that none is ever compiled twice.
 const STATEMENTS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Change, SettingKind, SoftState, SoftStateKind, SqliteOptions, SqliteStore, Store,
+        journal::failing,
+    };
+    use busyhour::clock::UnixTime;
+    use busyhour_registrar::BindingId;
+    use std::{fs, path::Path, sync::mpsc};
+
+    fn row(id: u64) -> Change {
+        Change::PutSoftState(SoftState {
+            id: BindingId(id),
+            kind: SoftStateKind::Publication,
+            value: "open".to_owned().into(),
+            granted_s: 3600,
+            expires_at: UnixTime::from_secs(u64::from(u32::MAX)),
+        })
+    }
+
+    fn is_acknowledged(store: &SqliteStore, changes: Vec<Change>) -> bool {
+        let (told, outcome) = mpsc::channel();
+        let done = move |result: Result<(), _>| told.send(result.is_ok()).unwrap();
+        store.commit(changes, Box::new(done)).unwrap();
+        outcome.recv().unwrap()
+    }
+
+    /// What a server finds that was killed at this moment.
+    fn found_after_kill(folder: &Path) -> Vec<u64> {
+        let copy = tempfile::tempdir().unwrap();
+        for name in ["busyhour.db", "busyhour.db-wal", "busyhour.db.journal"] {
+            let from = folder.join(name);
+            fs::copy(from, copy.path().join(name)).unwrap();
+        }
+        let path = copy.path().join("busyhour.db");
+        let store = SqliteStore::open(SqliteOptions::new(path)).unwrap();
+        let states = store.load().unwrap().soft_states;
+        states.iter().map(|state| state.id.0).collect()
+    }
+
+    /// The record of a refused group is whole in the journal. What the database itself is given afterwards
+    /// must not be undone by it.
+    #[test]
+    fn a_refused_group_undoes_nothing_that_was_acknowledged_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("busyhour.db");
+        let store = SqliteStore::open(SqliteOptions::new(path)).unwrap();
+        assert!(is_acknowledged(&store, vec![row(1), row(2)]));
+        failing::once(&folder.path().join("busyhour.db.journal"));
+        assert!(!is_acknowledged(&store, vec![row(1), row(3)]));
+        assert_eq!(found_after_kill(folder.path()), [1, 2, 3]);
+        let through = Change::PutSetting {
+            kind: SettingKind::Hint,
+            name: "100".into(),
+            value: "1".into(),
+        };
+        let removal = Change::RemoveSoftState(BindingId(1));
+        assert!(is_acknowledged(&store, vec![removal, through]));
+        assert_eq!(found_after_kill(folder.path()), [2]);
+        // The journal goes on, with its new epoch.
+        assert!(is_acknowledged(&store, vec![row(4)]));
+        assert_eq!(found_after_kill(folder.path()), [2, 4]);
+        drop(store);
+        assert_eq!(found_after_kill_of_none(folder.path()), [2, 4]);
+    }
+
+    /// The same after an orderly end, which leaves no log of SQLite.
+    fn found_after_kill_of_none(folder: &Path) -> Vec<u64> {
+        fs::write(folder.join("busyhour.db-wal"), []).unwrap();
+        found_after_kill(folder)
+    }
+}
