@@ -27,10 +27,10 @@ fn every_setting_is_in_the_reference() {
     let written: Vec<&str> = REFERENCE
         .lines()
         .filter(|line| {
-            let first = line
-                .strip_prefix("| `")
-                .and_then(|rest| rest.split('`').next());
-            first.is_some_and(|name| name.contains('.')) && line.matches('|').count() == 6
+            let mut cells = line.split('|').skip(1).map(str::trim);
+            let (name, default) = (cells.next().unwrap_or(""), cells.next().unwrap_or(""));
+            let is_code = |cell: &str| cell.starts_with('`');
+            is_code(name) && name.contains('.') && is_code(default) && cells.count() == 4
         })
         .collect();
     assert_eq!(
