@@ -4,8 +4,8 @@
 usage: scripts/dashboard.py [--short] [--pictures] [PROGRAM]
 
 Checked: each view opens, wide and narrow, light and dark; axe-core finds nothing; seventeen tasks work by clicking; lamps are
-read again after losses, and a stream goes on where it broke; three nodes of a cluster are shown, and one of them is
-drained; lamps of a server with 10,000 changes a second do not freeze the page; the page says nothing on the console. --short,
+read again after losses, and a stream goes on where it broke; three nodes of a cluster are shown, a partition is moved there, and a
+node is drained; lamps of a server with 10,000 changes a second do not freeze the page; the page says nothing on the console. --short,
 as `make test` has it, leaves out what takes long or needs a quiet machine: dark colours, narrow screens, 10,000 changes a
 second. With --pictures, a picture of each view goes to docs/pictures. PROGRAM is target/debug/busyhour unless told.
 
@@ -328,16 +328,34 @@ def nodes_in(folder, browser, axe, program):
         if "--pictures" in sys.argv:
             page.size(1200, 760)
             take(page, ROOT / "docs/pictures/dashboard-cluster.png")
+        move(page, axe, rows)
         page.tell("press('Drain', [...document.querySelectorAll('main tbody tr')].find((row) => row.cells[0].textContent === 'gamma')); true")
         page.wait("!!document.querySelector('dialog')", "the question before a node is drained")
         page.tell("submit(); true")
         page.wait(f"{rows}.some((row) => row[0] === 'gamma' && row[1] === 'drained' && row[2] === '0')", "gamma to be drained")
         page.wait(f"{rows}.filter((row) => row[1] === 'up').reduce((sum, row) => sum + Number(row[2]), 0) === 256", "256 partitions of two nodes")
-        print("dashboard: a cluster of three nodes is shown, and one was drained")
+        complain(page, "cluster, drained")
+        print("dashboard: a cluster of three nodes is shown, a partition was moved there, and a node drained")
     finally:
         if nodes.poll() is None:
             os.killpg(nodes.pid, signal.SIGTERM)
         nodes.wait()
+
+
+def move(page, axe, rows):
+    """A partition to a node, to none of that name, and back to whoever it falls to."""
+    pinned = f"({rows}.find((row) => row[0] === 'beta') ?? [])[3]"
+    for node in ["nobody", "beta"]:
+        page.tell("press('Move a partition'); true")
+        page.wait("!!document.querySelector('dialog')", "the question which partition is moved")
+        complain(page, "moving a partition")
+        page.tell(f"give('Partition', '7'); give('Node', '{node}'); submit(); true")
+        page.wait("!document.querySelector('dialog')", "the end of that question")
+        if node == "nobody":
+            page.wait("document.querySelector('#toast').innerText.includes('no node of this cluster has the name')", "the refusal")
+    page.wait(f"{pinned} === '7 ×'", "the partition at beta")
+    page.tell("press('7 ×'); true")
+    page.wait(f"{pinned} === ''", "the partition at whoever it falls to")
 
 
 def token_of(program, folder):

@@ -7,13 +7,13 @@ use busyhour_registrar::{
     Now,
     watch::{CallNames, DialogChange, DialogEnd, DialogInfo, DialogState, DialogStep},
 };
-use busyhour_sip::{Flow, sdp::MediaDirection};
+use busyhour_sip::sdp::MediaDirection;
 
 use super::dialog::Dialog;
 use super::party::KeptParty;
 use super::party::Role;
 use super::policy::DialogPolicy;
-use super::record::{CallRecord, LiveCall, MediaFailure, flow_text};
+use super::record::{CallRecord, LiveCall, MediaFailure, MediaSides, flow_text};
 use super::side::News;
 use super::{DialogActions, ReplacedDialog};
 
@@ -270,26 +270,39 @@ impl Call {
         })
     }
 
-    /// Whether the media is not yet known to fail.
-    pub fn needs_media_failure(&self, to: Option<Flow>) -> bool {
+    /// Whether the media with these is not yet known to fail.
+    pub fn needs_media_failure(&self, between: MediaSides) -> bool {
         let of_branch = self
-            .branch_to(to)
+            .branch_of(between)
             .map(|place| self.branches[place].media_failure);
         of_branch.unwrap_or(self.media_failure).is_none()
     }
 
     /// Notes why the media fails; where the branch is not known, it concerns all.
-    pub fn media_fails(&mut self, to: Option<Flow>, failure: MediaFailure) {
-        match self.branch_to(to) {
+    pub fn media_fails(&mut self, between: MediaSides, failure: MediaFailure) {
+        match self.branch_of(between) {
             Some(place) => self.branches[place].media_failure = Some(failure),
             None => self.media_failure = Some(failure),
         }
     }
 
-    fn branch_to(&self, to: Option<Flow>) -> Option<usize> {
-        let to = to?;
-        let mut branches = self.branches.iter();
-        branches.position(|branch| branch.callee.flow() == to)
+    /// Of several over one flow, the one that has answered.
+    fn branch_of(&self, between: MediaSides) -> Option<usize> {
+        let branch_where =
+            |is_it: &dyn Fn(&Branch) -> bool| self.branches.iter().position(|branch| is_it(branch));
+        match between {
+            MediaSides::All => None,
+            MediaSides::Branch(call, branch) => {
+                let number = call.branch(branch);
+                branch_where(&|branch| branch.number == number)
+            }
+            MediaSides::Flow(to) => {
+                let answered = self.answered_dialog().and_then(|dialog| dialog.branch);
+                let is_over_it = |branch: &Branch| branch.callee.flow() == to;
+                branch_where(&|branch| answered == Some(branch.number) && is_over_it(branch))
+                    .or_else(|| branch_where(&is_over_it))
+            }
+        }
     }
 
     /// Of the branch that has answered; of the first one that failed, if none has.

@@ -22,7 +22,7 @@ pub use actions::{CallEvent, DialogActions, EndedFlow, ReplacedDialog};
 pub use party::{KnownSender, Party, Role};
 pub use policy::DialogPolicy;
 pub use probe::{Probe, ProbeId, ProbeOutcome};
-pub use record::{CallOutcome, CallRecord, LiveCall, MediaFailure};
+pub use record::{CallOutcome, CallRecord, LiveCall, MediaFailure, MediaSides};
 pub use route_token::{RouteToken, RouteTokens, TokenRefusal};
 pub use setup::CallHandle;
 pub use stats::DialogStats;

@@ -24,7 +24,7 @@ use super::{
 /// A call that the table follows, for the transaction of its INVITE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallHandle {
-    key: QueueHandle,
+    pub(super) key: QueueHandle,
     /// A spiral, or the call of a peer that forks, comes more than once; the first pass is the
     /// caller's.
     pass: u16,
@@ -418,7 +418,7 @@ impl Dialogs {
 
 impl CallHandle {
     /// A branch of this pass, told from those of the others.
-    fn branch(self, branch: u16) -> u32 {
+    pub(super) fn branch(self, branch: u16) -> u32 {
         u32::from(self.pass) << 16 | u32::from(branch)
     }
 }

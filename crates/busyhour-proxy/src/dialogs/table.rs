@@ -14,7 +14,7 @@ use busyhour::{
     clock::Instant,
     timer::{QueueHandle, TimerQueue},
 };
-use busyhour_sip::{Flow, Message, source_of};
+use busyhour_sip::{Message, source_of};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 
@@ -23,7 +23,7 @@ use super::dialog::Dialog;
 use super::party::KeptParty;
 use super::party::{KnownSender, Party, Role};
 use super::policy::DialogPolicy;
-use super::record::{LiveCall, MediaFailure};
+use super::record::{LiveCall, MediaFailure, MediaSides};
 use super::side::ProbeStage;
 use super::stats::DialogStats;
 use super::tag::kept_tag;
@@ -117,14 +117,21 @@ impl Dialogs {
         self.find(call_id, lasts).is_some()
     }
 
-    /// The media of the calls with this Call-ID that have not ended cannot flow: between the
-    /// caller and whom the INVITE went `to`, or with nobody. The first reason of each goes into the
-    /// record, if that concerns who has answered.
-    pub fn media_fails(&mut self, call_id: &str, to: Option<Flow>, failure: MediaFailure) {
-        let is_to_note = |call: &Call| call.lingers_until.is_none() && call.needs_media_failure(to);
+    /// The media of the calls with this Call-ID that have not ended cannot flow `between` these. The first
+    /// reason of each goes into the record, if that concerns who has answered.
+    pub fn media_fails(&mut self, call_id: &str, between: MediaSides, failure: MediaFailure) {
+        let is_to_note =
+            |call: &Call| call.lingers_until.is_none() && call.needs_media_failure(between);
+        if let MediaSides::Branch(handle, _) = between {
+            let call = self.calls.get_mut(handle.key);
+            if let Some(call) = call.filter(|call| is_to_note(call)) {
+                call.media_fails(between, failure);
+            }
+            return;
+        }
         while let Some(handle) = self.find(call_id, is_to_note) {
             if let Some(call) = self.calls.get_mut(handle) {
-                call.media_fails(to, failure);
+                call.media_fails(between, failure);
             }
         }
     }

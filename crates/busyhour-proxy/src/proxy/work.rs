@@ -24,6 +24,11 @@ impl BranchId {
     pub fn transaction(self) -> TransactionId {
         self.transaction
     }
+
+    /// Its number among those of the request.
+    pub fn number(self) -> u16 {
+        self.number
+    }
 }
 
 /// A response of the proxy's own.

@@ -1,6 +1,6 @@
 //! An INVITE until its final response.
 
-use busyhour_proxy::dialogs::{MediaFailure, Party, Role};
+use busyhour_proxy::dialogs::{MediaFailure, MediaSides, Party, Role};
 use busyhour_registrar::watch::{DialogDirection, DialogEnd, DialogState, LineState};
 
 use crate::rig::{AB, ABT, Names, Rig, SENDRECV, aor, request, user};
@@ -623,7 +623,10 @@ fn a_record_says_what_became_of_a_call() {
 #[test]
 fn a_record_says_why_the_media_could_not_flow() {
     let mut rig = Rig::new();
-    let fails = |rig: &mut Rig, failure| rig.dialogs.media_fails(AB.call_id, None, failure);
+    let fails = |rig: &mut Rig, failure| {
+        rig.dialogs
+            .media_fails(AB.call_id, MediaSides::All, failure)
+    };
     fails(&mut rig, MediaFailure::OtherFamily);
     let call = rig.invite(AB, "").expect("room");
     rig.dialogs.forwarded(call, 0, user("bob"));
@@ -651,16 +654,35 @@ fn a_record_says_why_the_media_failed_with_who_answered() {
     for (who, expected) in [(0, Some(failure)), (1, None)] {
         let mut rig = Rig::new();
         let call = forked(&mut rig);
-        let to_bob = user("bob").flow;
-        assert_ne!(to_bob, user("carol").flow);
+        let to_bob = MediaSides::Flow(user("bob").flow);
+        assert_ne!(user("bob").flow, user("carol").flow);
         for failure in [failure, MediaFailure::OtherFamily] {
-            rig.dialogs.media_fails(AB.call_id, Some(to_bob), failure);
+            rig.dialogs.media_fails(AB.call_id, to_bob, failure);
         }
         let names = AB.to_tag(["b", "c"][who as usize]);
         rig.response(call, who, 200, names);
         rig.response(call, 1 - who, 487, AB.to_tag(["c", "b"][who as usize]));
         rig.within("ACK", 1, names, "");
         rig.within("BYE", 2, names, "");
+        assert_eq!(rig.records.remove(0).media_failure, expected);
+    }
+}
+
+/// Bob and carol are behind one proxy, so their flow is the same.
+#[test]
+fn the_media_fails_with_one_of_two_branches_over_one_flow() {
+    for (who, expected) in [(0, None), (1, Some(MediaFailure::OtherFamily))] {
+        let mut rig = Rig::new();
+        let call = rig.invite(AB, "").expect("room");
+        for branch in [0, 1] {
+            rig.dialogs.forwarded(call, branch, user("bob"));
+        }
+        let to_second = MediaSides::Branch(call, 1);
+        rig.dialogs
+            .media_fails(AB.call_id, to_second, MediaFailure::OtherFamily);
+        rig.response(call, who, 200, ABT);
+        rig.response(call, 1 - who, 487, AB.to_tag("c"));
+        rig.within("BYE", 2, ABT, "");
         assert_eq!(rig.records.remove(0).media_failure, expected);
     }
 }

@@ -54,5 +54,5 @@ pub use notifier::subscribe::Subscribe;
 pub use notifier::subscription::Subscription;
 pub use notifier::transmission::{NoBuffer, Transmission};
 pub use policy::WatchPolicy;
-pub use stored::NotRestored;
+pub use stored::{NotRestored, RunNumber};
 pub use watcher_list::WatcherList;

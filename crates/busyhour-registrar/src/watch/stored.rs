@@ -10,6 +10,10 @@
 //! [`CSEQS_PER_RUN`] higher for each run since. Within a run the row is written again
 //! before the range is used up ([`is_row_old`]). The numbers do not depend on the
 //! clock, which may be wrong in one run and right in the next.
+//!
+//! The two counts say nothing of each other. A row of the other count was written before the first run of this one, as
+//! far as anybody knows, so all runs of this count are since; and it is written again at once, so that the next run of
+//! whichever count finds what was used in this one.
 
 use super::{Document, Elements, LineState, ListEntry, MessageSummary, NotifyRates};
 use serde::{Deserialize, Serialize};
@@ -53,11 +57,57 @@ pub(super) struct StoredDialog {
     pub(super) routes: Vec<String>,
     pub(super) local_cseq: u32,
     pub(super) remote_cseq: u32,
-    /// The run of the server that wrote this, of which the store keeps a count.
+    /// The run that wrote this, of the server or the partition. Versions before the epochs know this number only.
     pub(super) run: u64,
+    /// The same number if it is the partition's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) epoch: Option<u64>,
     /// See [`Flow::local_text`](busyhour_sip::Flow::local_text).
     pub(super) local: String,
     pub(super) remote: String,
+}
+
+/// The run that continues a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunNumber {
+    /// A server alone has started so often.
+    OfServer(u64),
+    /// The partition of the device has had so many owners.
+    OfPartition(u64),
+}
+
+impl RunNumber {
+    fn number(self) -> u64 {
+        match self {
+            Self::OfServer(number) | Self::OfPartition(number) => number,
+        }
+    }
+
+    fn epoch(self) -> Option<u64> {
+        match self {
+            Self::OfServer(_) => None,
+            Self::OfPartition(epoch) => Some(epoch),
+        }
+    }
+
+    /// As it is stored.
+    pub(super) fn stored(self) -> (u64, Option<u64>) {
+        (self.number(), self.epoch())
+    }
+
+    /// Whether a row was written in a run of the other count.
+    pub(super) fn counts_otherwise(self, stored: &StoredDialog) -> bool {
+        self.epoch().is_some() != stored.epoch.is_some()
+    }
+
+    /// How many runs there were since a row was written, at most.
+    pub(super) fn since(self, stored: &StoredDialog) -> u64 {
+        match self.counts_otherwise(stored) {
+            true => self.number(),
+            // A lower one than the row's cannot be; it would have to begin higher all the same.
+            false => self.number().checked_sub(stored.run).unwrap_or(1),
+        }
+    }
 }
 
 /// A publication.

@@ -4,7 +4,7 @@ use super::{Watcher, alice, flow, subscribe};
 use busyhour::clock::Instant;
 use busyhour_registrar::{
     Advertised,
-    watch::{End, NotRestored, Subscribe, Subscription, WatchPolicy},
+    watch::{End, NotRestored, RunNumber, Subscribe, Subscription, WatchPolicy},
 };
 use busyhour_sip::Message;
 
@@ -73,12 +73,19 @@ fn a_subscription_knows_the_account_that_opened_it() {
 #[test]
 fn a_subscription_is_restored_while_higher_cseqs_are_left() {
     let watcher = Watcher::active();
-    let stored = watcher.subscription.stored(1);
+    let stored = watcher.subscription.stored(RunNumber::OfServer(1));
     let restored = |cseq: u32| {
         let text = stored.replace("\"local_cseq\":1,", &format!("\"local_cseq\":{cseq},"));
         assert_ne!(text, stored);
         let (policy, none) = (WatchPolicy::default(), Advertised::default());
-        let restored = Subscription::restore(&text, |_| 2, &policy, none, watcher.now, watcher.now);
+        let restored = Subscription::restore(
+            &text,
+            |_| RunNumber::OfServer(2),
+            &policy,
+            none,
+            watcher.now,
+            watcher.now,
+        );
         restored.map(|subscription| subscription.last_cseq())
     };
     let most = (i32::MAX as u32) - 2 * PER_RUN;
@@ -86,29 +93,58 @@ fn a_subscription_is_restored_while_higher_cseqs_are_left() {
     assert!(matches!(restored(most + 1), Err(NotRestored::CSeq)));
 }
 
-/// Whoever counts runs otherwise, as a node that takes over from a server alone, still does not use a
-/// number twice.
+/// The next run of the same count goes on behind all runs since the row was written; one of the other count, as a node
+/// that takes over from a server alone, behind as many as it has had, and wants the row to be written again.
 #[test]
 fn a_subscription_goes_on_with_higher_numbers_whatever_its_run_was() {
+    use RunNumber::{OfPartition, OfServer};
     let watcher = Watcher::active();
-    let (policy, none) = (WatchPolicy::default(), Advertised::default());
-    for (written_in, run, runs) in [(1, 4, 3), (70_000, 2, 1)] {
-        let text = watcher.subscription.stored(written_in);
-        let run_of = |device: &str| {
-            assert_eq!(device, &**watcher.subscription.device());
-            run
-        };
-        let restored = Subscription::restore(
-            &text,
-            run_of,
-            &policy,
-            none.clone(),
-            watcher.now,
-            watcher.now,
-        );
+    for (written_in, run, runs, is_counted_otherwise) in [
+        (OfServer(1), OfServer(4), 3, false),
+        (OfPartition(1), OfPartition(4), 3, false),
+        (OfServer(70_000), OfPartition(2), 2, true),
+        (OfServer(1), OfPartition(2), 2, true),
+        (OfPartition(70_000), OfServer(3), 3, true),
+    ] {
+        let restored = restored(&watcher, &watcher.subscription.stored(written_in), run);
         let last = watcher.subscription.last_cseq();
-        assert_eq!(restored.unwrap().last_cseq(), last + runs * PER_RUN);
+        assert_eq!(
+            restored.last_cseq(),
+            last + runs * PER_RUN,
+            "{written_in:?}, {run:?}"
+        );
+        assert_eq!(restored.is_counted_otherwise(), is_counted_otherwise);
     }
+}
+
+/// Rows of versions without epochs have nothing but a run, whoever counted it.
+#[test]
+fn no_number_comes_twice_while_a_row_without_an_epoch_moves_from_owner_to_owner() {
+    let watcher = Watcher::active();
+    let with_epoch = watcher.subscription.stored(RunNumber::OfPartition(9_000));
+    let old = with_epoch.replace(",\"epoch\":9000", "");
+    assert_ne!(old, with_epoch);
+    let mut used = watcher.subscription.last_cseq();
+    for epoch in 2..6 {
+        let restored = restored(&watcher, &old, RunNumber::OfPartition(epoch));
+        assert!(restored.is_counted_otherwise());
+        assert!(restored.last_cseq() >= used + PER_RUN);
+        used = restored.last_cseq();
+    }
+    // Who knows no epochs goes on with the run.
+    let rewritten =
+        restored(&watcher, &old, RunNumber::OfPartition(6)).stored(RunNumber::OfPartition(6));
+    assert!(rewritten.contains("\"run\":6,\"epoch\":6,"), "{rewritten}");
+    assert!(!restored(&watcher, &rewritten, RunNumber::OfPartition(7)).is_counted_otherwise());
+}
+
+fn restored(watcher: &Watcher, stored: &str, run: RunNumber) -> Subscription {
+    let (policy, none) = (WatchPolicy::default(), Advertised::default());
+    let run_of = |device: &str| {
+        assert_eq!(device, &**watcher.subscription.device());
+        run
+    };
+    Subscription::restore(stored, run_of, &policy, none, watcher.now, watcher.now).unwrap()
 }
 
 /// How many NOTIFYs a run has numbers for.

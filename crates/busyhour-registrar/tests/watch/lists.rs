@@ -4,7 +4,7 @@ use super::{Watcher, alice, assert_has, panel::Panel};
 use busyhour::bus::Name;
 use busyhour_registrar::watch::{
     End, ExtensionState, LineState, ListedResource, ResourceList, ResourceStanding, ResourceStates,
-    State, WatchPolicy,
+    RunNumber, State, WatchPolicy,
 };
 use std::{
     collections::BTreeMap,
@@ -173,11 +173,11 @@ fn resources_that_are_not_here_or_not_for_this_watcher_say_so() {
 #[test]
 fn a_list_goes_on_in_the_next_run_with_higher_versions() {
     let mut lamps = Lamps::active(3);
-    let stored = lamps.watcher.subscription.stored(1);
+    let stored = lamps.watcher.subscription.stored(RunNumber::OfServer(1));
     let policy = WatchPolicy::default();
     lamps.watcher.subscription = busyhour_registrar::watch::Subscription::restore(
         &stored,
-        |_| 2,
+        |_| RunNumber::OfServer(2),
         &policy,
         busyhour_registrar::Advertised::default(),
         super::at(600_000),

@@ -4,7 +4,8 @@ use super::{Watcher, alice, assert_has, at, flow, subscribe};
 use busyhour_registrar::{
     Advertised,
     watch::{
-        End, ListedWatcher, Package, State, Subscribe, Subscription, WatchPolicy, WatcherList,
+        End, ListedWatcher, Package, RunNumber, State, Subscribe, Subscription, WatchPolicy,
+        WatcherList,
     },
 };
 use busyhour_sip::Message;
@@ -240,10 +241,17 @@ fn those_who_ended_are_listed_for_a_minute_and_never_more_than_64() {
 fn a_restored_subscription_begins_with_a_full_body() {
     let mut owner = Owner::new();
     owner.told();
-    let stored = owner.watcher.subscription.stored(1);
+    let stored = owner.watcher.subscription.stored(RunNumber::OfServer(1));
     let (policy, none) = (WatchPolicy::default(), Advertised::default());
-    owner.watcher.subscription =
-        Subscription::restore(&stored, |_| 2, &policy, none, at(600_000), at(0)).unwrap();
+    owner.watcher.subscription = Subscription::restore(
+        &stored,
+        |_| RunNumber::OfServer(2),
+        &policy,
+        none,
+        at(600_000),
+        at(0),
+    )
+    .unwrap();
     owner.list.lives(ListedWatcher {
         opened_at: None,
         ..watcher(1, "sip:bob@example.com")

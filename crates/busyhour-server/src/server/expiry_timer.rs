@@ -5,6 +5,8 @@
 //! timer; it fires too early once, finds nothing to do and is set again. A storm of
 //! refreshes changes no timer.
 
+#[cfg(test)]
+use busyhour::timer::Cancel;
 use busyhour::{
     clock::Instant,
     serializer::Serializer,
@@ -52,6 +54,13 @@ impl ExpiryTimer {
             let _ = timers.cancel(&later);
         }
         Ok(())
+    }
+
+    /// As if it had gone off before its time.
+    #[cfg(test)]
+    pub(super) fn lose(&self, timers: &Timers) {
+        let (_, handle) = self.0.expect("it is set");
+        assert_eq!(timers.cancel(&handle), Cancel::Prevented);
     }
 
     /// When it goes off; `None` when it is not set.

@@ -71,7 +71,10 @@ pub use capture::trace::{Trace, TraceListener, TraceRequest, TracedMessage};
 pub use change::filter::ChangeFilter;
 pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
-pub use cluster::{AddressOwner, ClusterMembership, ClusterNodeView, ClusterStats, NodeLife};
+pub use cluster::{
+    AddressOwner, ClusterMembership, ClusterNodeView, ClusterStats, NodeLife, NodeQuestion,
+    NodeSilence, OnNodeAnswer, OnNodeQuestion,
+};
 pub use config::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, MediaConfig, ServerConfig,
 };

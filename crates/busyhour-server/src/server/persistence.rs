@@ -2,7 +2,7 @@
 //! of the changes that wait for the disk.
 
 use super::{
-    cluster::partition_routes::PartitionRoutes,
+    cluster::partition_routes::{PartitionOwner, PartitionRoutes},
     load::shares::{Excess, Holder, Shares},
     runs::Runs,
     server_clock::ServerClock,
@@ -90,6 +90,13 @@ impl Persistence {
             runs,
             waiting,
         }
+    }
+
+    /// Whether changes of an address of record are made here: always, but in a cluster.
+    pub(super) fn has_address(&self, aor: &str) -> bool {
+        let now = self.clock.now();
+        let owner = self.routes.as_ref().map(|routes| routes.owner(aor, now));
+        owner.is_none_or(|owner| owner == PartitionOwner::Here)
     }
 
     pub(super) fn store(&self) -> &dyn Store {

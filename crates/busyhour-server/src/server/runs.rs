@@ -5,6 +5,7 @@
 //! each grant, whose epochs rise, whichever node has them.
 
 use busyhour_cluster::{Grant, PARTITION_COUNT, Partition};
+use busyhour_registrar::watch::RunNumber;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of the run, for each address of record.
@@ -28,11 +29,12 @@ impl Runs {
         }
     }
 
-    pub(super) fn of(&self, aor: &str) -> u64 {
+    pub(super) fn of(&self, aor: &str) -> RunNumber {
         match self {
-            Self::OfServer(run) => *run,
+            Self::OfServer(run) => RunNumber::OfServer(*run),
             Self::OfPartitions(epochs) => {
-                epochs[Partition::of(aor).index()].load(Ordering::Relaxed)
+                let epoch = &epochs[Partition::of(aor).index()];
+                RunNumber::OfPartition(epoch.load(Ordering::Relaxed))
             }
         }
     }
@@ -50,13 +52,14 @@ mod tests {
         for epoch in [3, 8] {
             let partition = Partition::of(alice);
             runs.begin(Grant { partition, epoch });
-            assert_eq!((runs.of(alice), runs.of(bob)), (epoch, 0));
+            let expected = [epoch, 0].map(RunNumber::OfPartition);
+            assert_eq!([runs.of(alice), runs.of(bob)], expected);
         }
         let alone = Runs::OfServer(5);
         alone.begin(Grant {
             partition: Partition(0),
             epoch: 9,
         });
-        assert_eq!(alone.of(alice), 5);
+        assert_eq!(alone.of(alice), RunNumber::OfServer(5));
     }
 }

@@ -85,6 +85,8 @@ struct SubscriptionRow {
     ended: EndedBinding,
     /// The CSeq number in the row, or the first one of this run of the server.
     last_cseq: u32,
+    /// It was written in a run of the other count, so it has to be written again.
+    is_counted_otherwise: bool,
 }
 
 /// The subscription on the bus that delivers the states, or a list that has many of them.

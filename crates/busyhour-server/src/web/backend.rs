@@ -4,8 +4,8 @@ use super::{
 };
 use crate::server::{
     AddressOwner, CallView, ChangeReader, ChangeRequest, ClusterNodeView, DevicePage, DeviceQuery,
-    DeviceView, FailureView, PeerView, QueueView, RegistrarView, RelayView, RemovalListener,
-    Server, ServerStats, WatcherPage,
+    DeviceView, FailureView, NodeSilence, OnNodeAnswer, OnNodeQuestion, PeerView, QueueView,
+    RegistrarView, RelayView, RemovalListener, Server, ServerStats, WatcherPage,
 };
 use crate::server::{Trace, TraceListener, TraceRequest};
 use busyhour::runtime::Runtime;
@@ -35,6 +35,28 @@ pub trait Backend: Send + Sync + 'static {
     fn owner_of(&self, _aor: &str) -> AddressOwner {
         AddressOwner::Here
     }
+
+    /// Whether what is in memory of devices may be told.
+    fn has_lease(&self) -> bool {
+        true
+    }
+
+    /// Asks another node of the cluster.
+    ///
+    /// # Errors
+    ///
+    /// When it is certainly not asked; then `done` is dropped.
+    fn ask_node(
+        &self,
+        _node: &str,
+        _question: Vec<u8>,
+        _done: OnNodeAnswer,
+    ) -> Result<(), NodeSilence> {
+        Err(NodeSilence::NotAsked)
+    }
+
+    /// From now on questions of other nodes are heard.
+    fn hear_nodes(&self, _hear: OnNodeQuestion) {}
 
     /// The bindings of a canonical address of record.
     fn bindings_at(&self, _aor: &str) -> BindingPage {
@@ -199,6 +221,23 @@ impl Backend for Server {
 
     fn owner_of(&self, aor: &str) -> AddressOwner {
         self.owner_of(aor)
+    }
+
+    fn has_lease(&self) -> bool {
+        self.has_lease()
+    }
+
+    fn ask_node(
+        &self,
+        node: &str,
+        question: Vec<u8>,
+        done: OnNodeAnswer,
+    ) -> Result<(), NodeSilence> {
+        self.ask_node(node, question, done)
+    }
+
+    fn hear_nodes(&self, hear: OnNodeQuestion) {
+        self.hear_nodes(hear);
     }
 
     fn bindings_at(&self, aor: &str) -> BindingPage {

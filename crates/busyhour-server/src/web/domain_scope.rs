@@ -80,7 +80,7 @@ impl<S: Sync> FromRequestParts<S> for DomainScope {
 }
 
 /// A part of a path without its escapes, as the routes see it.
-fn decoded(part: &str) -> String {
+pub(super) fn decoded(part: &str) -> String {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
     while let [first, tail @ ..] = rest {

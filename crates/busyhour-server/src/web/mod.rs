@@ -18,6 +18,7 @@
 //! decides which requests are allowed.
 
 mod domain_scope;
+mod across;
 mod parameters;
 mod on_worker;
 mod access;
@@ -273,12 +274,13 @@ async fn serve(
         .merge(api::live::router(backend.clone()))
         .merge(api::operating::certificates::router(backend.clone()))
         .merge(api::changes::router(
-            backend,
+            backend.clone(),
             load.clone(),
             serving.subscribe(),
         ))
         .merge(graph::graphite::router(graphs))
         .merge(api);
+    let routes = across::across_nodes(backend, routes);
     let routes = protocol::conditional::conditional(routes);
     // A request without access is refused before its body is read.
     let gather =

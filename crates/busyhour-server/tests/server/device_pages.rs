@@ -182,6 +182,14 @@ impl World {
             }
         }
         assert_eq!(found.len(), wanted.len(), "{query:?}");
+        let place = |view: &DeviceView| (view.sort_key.clone(), view.aor.clone());
+        let is_before = |one: &DeviceView, other: &DeviceView| {
+            directed(place(one).cmp(&place(other)), &query) == Ordering::Less
+        };
+        let is_sorted = found.windows(2).all(|two| is_before(&two[0], &two[1]));
+        assert!(is_sorted, "{query:?}: {found:#?}");
+        // A device alone has no place.
+        found.iter_mut().for_each(|view| view.sort_key.clear());
         let same = |(one, other)| compare(one, other, query.order) == Ordering::Equal;
         assert!(found.iter().zip(&wanted).all(same), "{query:?}: {found:#?}");
         found.sort_by(|one, other| one.aor.cmp(&other.aor));

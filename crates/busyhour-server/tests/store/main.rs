@@ -6,6 +6,7 @@ mod support;
 
 #[path = "../../../busyhour-store/tests/store/call_records.rs"]
 mod call_records;
+mod across_nodes;
 mod cluster;
 mod followed_settings;
 mod live_states;

@@ -1,6 +1,7 @@
 //! What is left of a call when it ends, and what is shown of it while it lasts.
 
 mod media_failure;
+mod media_sides;
 mod outcome;
 
 use std::{sync::Arc, time::Duration};
@@ -13,6 +14,7 @@ use busyhour_registrar::watch::{CallNames, DialogDirection, DialogEnd, DialogSta
 use busyhour_sip::{Flow, Message, push_socket_address};
 
 pub use media_failure::MediaFailure;
+pub use media_sides::MediaSides;
 pub use outcome::CallOutcome;
 
 use super::{

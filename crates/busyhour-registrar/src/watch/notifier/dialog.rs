@@ -5,7 +5,7 @@ use crate::registrar::{Advertised, Refusal};
 use crate::watch::{
     NotRestored, Subscribe,
     notifier::next_hop::next_hop,
-    stored::{StoredDialog, last_cseq_used},
+    stored::{RunNumber, StoredDialog, last_cseq_used},
 };
 use busyhour_sip::{Flow, HeaderName, Method, Output, RequestBuilder, Uri};
 use std::{fmt::Display, net::SocketAddr};
@@ -27,6 +27,8 @@ pub struct Dialog {
     /// The address for our Contact and Via, if it is not the address that requests come
     /// to.
     advertised: Advertised,
+    /// It was restored from a row of the other count of runs, which has to be written again.
+    is_counted_otherwise: bool,
 }
 
 impl Dialog {
@@ -49,11 +51,12 @@ impl Dialog {
             remote_cseq: subscribe.cseq,
             flow: next_hop(subscribe.flow, subscribe.keeps_flow, first),
             advertised,
+            is_counted_otherwise: false,
         }
     }
 
-    /// As it is stored in this run of the server.
-    pub(in crate::watch) fn stored(&self, run: u64) -> StoredDialog {
+    /// As it is stored in this run.
+    pub(in crate::watch) fn stored(&self, run: RunNumber) -> StoredDialog {
         // Field by field, so that the code does not compile if one is forgotten.
         let Self {
             call_id,
@@ -68,7 +71,9 @@ impl Dialog {
             flow,
             // The configuration may have changed until then.
             advertised: _,
+            is_counted_otherwise: _,
         } = self;
+        let (run, epoch) = run.stored();
         StoredDialog {
             call_id: call_id.to_string(),
             local_uri: local_uri.to_string(),
@@ -80,6 +85,7 @@ impl Dialog {
             local_cseq: *local_cseq,
             remote_cseq: *remote_cseq,
             run,
+            epoch,
             local: flow.local_text(),
             remote: flow.remote.to_string(),
         }
@@ -89,16 +95,15 @@ impl Dialog {
     /// used.
     pub(in crate::watch) fn restore(
         stored: StoredDialog,
-        run: u64,
+        run: RunNumber,
         advertised: Advertised,
     ) -> Result<Self, NotRestored> {
         let flow = Flow::from_texts(&stored.local, &stored.remote);
         let no_flow = || NotRestored::Flow(stored.local.clone(), stored.remote.clone());
         let flow = flow.ok_or_else(no_flow)?;
-        // A later run than this one has counted otherwise, as a server alone before it was in a cluster.
-        let runs_since = run.checked_sub(stored.run).unwrap_or(1);
-        let local_cseq = last_cseq_used(stored.local_cseq, runs_since);
+        let local_cseq = last_cseq_used(stored.local_cseq, run.since(&stored));
         Ok(Self {
+            is_counted_otherwise: run.counts_otherwise(&stored),
             call_id: stored.call_id.into(),
             local_uri: stored.local_uri.into(),
             local_tag: stored.local_tag.into(),
@@ -111,6 +116,11 @@ impl Dialog {
             flow,
             advertised,
         })
+    }
+
+    /// Whether its row is of the other count of runs.
+    pub(in crate::watch) fn is_counted_otherwise(&self) -> bool {
+        self.is_counted_otherwise
     }
 
     /// The CSeq number of the last request.

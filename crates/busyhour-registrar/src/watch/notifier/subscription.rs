@@ -15,7 +15,7 @@ use crate::watch::{
         watched_list::WatchedList,
         watcher_info_view::WatcherInfoView,
     },
-    stored::{StoredList, StoredSubscription, is_row_old},
+    stored::{RunNumber, StoredList, StoredSubscription, is_row_old},
 };
 use busyhour::{buffer::BufferPool, bus::Name, clock::Instant};
 use std::{sync::Arc, time::Duration};
@@ -125,7 +125,7 @@ impl Subscription {
     /// See [`NotRestored`].
     pub fn restore(
         stored: &str,
-        run_of: impl FnOnce(&str) -> u64,
+        run_of: impl FnOnce(&str) -> RunNumber,
         policy: &WatchPolicy,
         advertised: Advertised,
         expires_at: Instant,
@@ -228,12 +228,12 @@ impl Subscription {
 
     /// All that [`restore`](Self::restore) needs, but the time. Runs of the server are counted
     /// upwards; `run` is this one.
-    pub fn stored(&self, run: u64) -> String {
+    pub fn stored(&self, run: RunNumber) -> String {
         self.stored_with(&self.dialog, self.rates, run)
     }
 
     /// As [`stored`](Self::stored), as it will be after such a refresh.
-    pub fn stored_after(&self, subscribe: &Subscribe<'_>, run: u64) -> String {
+    pub fn stored_after(&self, subscribe: &Subscribe<'_>, run: RunNumber) -> String {
         let mut dialog = self.dialog.clone();
         // A request that `refresh` refuses is refused here as well; storing it is only
         // wasted.
@@ -241,7 +241,7 @@ impl Subscription {
         self.stored_with(&dialog, subscribe.rates, run)
     }
 
-    fn stored_with(&self, dialog: &Dialog, rates: NotifyRates, run: u64) -> String {
+    fn stored_with(&self, dialog: &Dialog, rates: NotifyRates, run: RunNumber) -> String {
         let stored = StoredSubscription {
             device: self.device.to_string(),
             account: self.account.as_deref().map(str::to_owned),
@@ -266,6 +266,12 @@ impl Subscription {
     /// has to be stored again: after a crash their numbers must not be used a second time.
     pub fn has_outgrown(&self, last_cseq: u32) -> bool {
         is_row_old(last_cseq, self.dialog.last_cseq())
+    }
+
+    /// Whether it was restored from a row whose run is of the other count. That row has to be stored again at once: the next
+    /// run would not know which numbers are used in this one.
+    pub fn is_counted_otherwise(&self) -> bool {
+        self.dialog.is_counted_otherwise()
     }
 
     /// Takes in a SUBSCRIBE inside of the dialog: a refresh, or the end.

@@ -10,6 +10,7 @@ use call_records::ShowCallRecords;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use std::{
+    collections::BTreeSet,
     io::{IsTerminal, stdout},
     time::Duration,
 };
@@ -202,8 +203,14 @@ impl ShowList {
         server: &RunningServer,
         query: &str,
     ) -> Result<bool, Failure> {
-        let Rows { rows, not_sent } =
-            rows(subject, server, query, self.table.asked_len()).map_err(Failure::running)?;
+        let Rows {
+            rows,
+            not_sent,
+            silent,
+        } = rows(subject, server, query, self.table.asked_len()).map_err(Failure::running)?;
+        for node in silent {
+            eprintln!("node {node} of the cluster gives no answer: what it has is missing");
+        }
         let (rows, left_out) = self.table.select(subject, rows);
         let left_out = left_out + not_sent;
         let text = match self.json {
@@ -219,6 +226,8 @@ struct Rows {
     rows: Vec<Map<String, Value>>,
     /// How many more there are.
     not_sent: usize,
+    /// Nodes of the cluster whose part is missing.
+    silent: BTreeSet<String>,
 }
 
 /// The rows of a subject, from all its routes one after the other.
@@ -231,6 +240,7 @@ fn rows(
     let mut all = Rows {
         rows: Vec::new(),
         not_sent: 0,
+        silent: BTreeSet::new(),
     };
     for route in subject.routes {
         let path = match route.count {
@@ -243,6 +253,9 @@ fn rows(
         let Some(Value::Array(list)) = answer.remove(route.list) else {
             return Err(not_ours());
         };
+        let silent = answer.get("unanswered_nodes").and_then(Value::as_array);
+        let silent = silent.into_iter().flatten().filter_map(Value::as_str);
+        all.silent.extend(silent.map(str::to_owned));
         let count = route.count.and_then(|name| answer.get(name)?.as_u64());
         all.not_sent += (count.unwrap_or(0) as usize).saturating_sub(list.len());
         for row in list {

@@ -142,7 +142,7 @@ impl ClusterNode {
         self.wish(Wish::Pin(partition, number), done)
     }
 
-    fn find(&self, is_it: impl Fn(&&NodeView) -> bool) -> Option<Member> {
+    pub(super) fn find(&self, is_it: impl Fn(&&NodeView) -> bool) -> Option<Member> {
         let kept = self.last_view.get();
         let node = kept.as_ref()?.nodes.iter().find(is_it)?;
         Some(node.member)
@@ -203,6 +203,7 @@ impl ClusterNode {
     pub(in crate::server) fn stats(&self) -> ClusterStats {
         let (nodes, counters) = (self.list(), &self.link.counters);
         let (live, states) = (&self.live.counters, self.live.figures());
+        let questions = &self.link.questions;
         ClusterStats {
             has_lease: self.routes.has_lease(self.clock.now()),
             is_broker_connected: self.link.broker().is_connected(),
@@ -220,9 +221,13 @@ impl ClusterNode {
             sent_for_others: counters.sent_for_others.get(),
             undelivered: counters.undelivered.get(),
             set_aside: self.set_aside.get(),
+            http_asked: questions.asked.get(),
+            http_unanswered: questions.unanswered.get(),
+            http_answered: questions.heard.get(),
             is_whole: states.is_whole,
             is_version_mixed: self.live.other_versions.are_there(),
             other_version_heard: self.live.other_versions.heard.get(),
+            unreadable: self.live.other_versions.unreadable.get(),
             resyncs: states.resyncs,
             states_told: states.told,
             states_watched: states.watched,

@@ -33,8 +33,11 @@ impl Core {
     fn hear(self: &Arc<Self>, message: &BrokerMessage) {
         let Some(cluster) = &self.cluster else { return };
         let Some(told) = NodeMessage::parse(&message.payload) else {
-            let version = NodeMessage::version(&message.payload);
-            return cluster.live.other_versions.heard(&version);
+            let others = &cluster.live.other_versions;
+            return match NodeMessage::other_version(&message.payload) {
+                Some(version) => others.heard(version),
+                None => others.unreadable(),
+            };
         };
         let link = &cluster.link;
         match told.what {

@@ -220,9 +220,7 @@ impl LiveStates {
             Some(message) => self.push(LiveEvent::Said(message)),
             None => match LiveMessage::other_version(payload) {
                 Some(version) => self.other_versions.heard(&version.to_string()),
-                None => {
-                    tracing::warn!("another node tells something of devices that cannot be read")
-                }
+                None => self.other_versions.unreadable(),
             },
         }
     }

@@ -21,6 +21,7 @@ pub(super) mod live_states;
 mod inbox;
 pub(super) mod node_link;
 mod node_message;
+mod node_questions;
 pub(super) mod partition_routes;
 mod node_thread;
 mod partitions;
@@ -29,4 +30,5 @@ mod cluster_membership;
 pub(super) mod view;
 
 pub use cluster_membership::ClusterMembership;
+pub use node_questions::{NodeQuestion, NodeSilence, OnNodeAnswer, OnNodeQuestion};
 pub use view::{AddressOwner, ClusterNodeView, ClusterStats, NodeLife};

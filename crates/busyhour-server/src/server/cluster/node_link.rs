@@ -1,6 +1,9 @@
 //! The way to the other nodes. Nothing here blocks, and what cannot be sent now is not kept.
 
-use super::node_message::{NodeMessage, NodeVerb};
+use super::{
+    node_message::{NodeMessage, NodeVerb},
+    node_questions::QuestionCounters,
+};
 use crate::server::stats::counters::Counter;
 use busyhour::clock::Instant;
 use busyhour_cluster::{Broker, BrokerError, NodeNumber};
@@ -28,6 +31,7 @@ pub(in crate::server) struct NodeLink {
     hasher: FixedState,
     unanswered: Arc<AtomicU64>,
     pub(super) counters: LinkCounters,
+    pub(super) questions: Arc<QuestionCounters>,
 }
 
 /// What went over the link.
@@ -67,6 +71,7 @@ impl NodeLink {
             hasher: FixedState::with_seed(own.0.into()),
             unanswered: Arc::default(),
             counters: LinkCounters::default(),
+            questions: Arc::default(),
         }
     }
 
@@ -81,6 +86,11 @@ impl NodeLink {
     /// Where this node is told something.
     pub(super) fn subjects_to_hear(&self) -> [String; 2] {
         [self.subject(self.own), self.subject_of_all()]
+    }
+
+    /// Where it is asked something that wants an answer of its own.
+    pub(super) fn subject_of_questions(&self, node: u16) -> String {
+        format!("{}.question", self.subject(node))
     }
 
     fn subject(&self, node: u16) -> String {

@@ -66,11 +66,13 @@ impl<'b> NodeMessage<'b> {
         [head.as_bytes(), self.sip].concat()
     }
 
-    /// What a message says of its version, for a person.
-    pub(super) fn version(bytes: &[u8]) -> String {
-        let word = bytes.split(|byte| *byte == b' ').next().unwrap_or_default();
-        let word = &word[..word.len().min(VERSION_LEN_MAX)];
-        String::from_utf8_lossy(word).into_owned()
+    /// The version of a message that [`parse`](Self::parse) does not read, if it has another one.
+    pub(super) fn other_version(bytes: &[u8]) -> Option<&str> {
+        let word = bytes.split(|byte| *byte == b' ').next()?;
+        let is_version = (1..=VERSION_LEN_MAX).contains(&word.len())
+            && word.iter().all(u8::is_ascii_digit)
+            && word != VERSION.as_bytes();
+        std::str::from_utf8(word).ok().filter(|_| is_version)
     }
 
     /// `None` for what no node of this version says.
@@ -151,6 +153,24 @@ mod tests {
                 .within(Duration::from_secs(90))
                 .with_sip(b"BYE sip:a SIP/2.0\n\r\n\0\xff");
             assert_eq!(NodeMessage::parse(&message.bytes()), Some(message));
+        }
+    }
+
+    #[test]
+    fn what_no_version_says_is_told_from_what_another_one_says() {
+        for (bytes, version) in [
+            (&b"2 send 1 0 0 1@127.0.0.1:1 127.0.0.1:2\n"[..], Some("2")),
+            (b"17 something else", Some("17")),
+            (b"1 send", None),
+            (b"1 dance 1 0 0 1@127.0.0.1:1 127.0.0.1:2\n", None),
+            (b"", None),
+            (b" 2", None),
+            (b"hello", None),
+            (b"\xff\xfe 1", None),
+            (b"12345678901234567 send", None),
+        ] {
+            assert_eq!(NodeMessage::parse(bytes), None);
+            assert_eq!(NodeMessage::other_version(bytes), version, "{bytes:?}");
         }
     }
 

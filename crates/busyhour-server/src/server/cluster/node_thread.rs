@@ -94,6 +94,10 @@ impl NodeThread {
             }
             self.follow(actions);
             for wish in wishes {
+                // Who waits for the others is told when they are dropped.
+                if self.has_ended {
+                    break;
+                }
                 self.grant(wish);
                 // Each is a transaction of its own, and the lease goes on meanwhile.
                 self.follow(Vec::new());
@@ -279,3 +283,127 @@ fn reason(error: &Failure) -> &'static str {
 const IDLE: Duration = Duration::from_secs(1);
 const LIFE_OVER: &str = "the lease of this node has ended, and another node has taken over; it \
     has to start again";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour::runtime::Runtime;
+    use busyhour_cluster::{Answered, BrokerError, NodeNumber, Receive, Timing, View};
+    use std::sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    };
+
+    /// A database that says the life is over, and counts what is asked of it after that.
+    struct OverDatabase {
+        asked: Arc<AtomicU64>,
+    }
+
+    impl Ownership for OverDatabase {
+        fn beat(&mut self, _: Member) -> Result<View, Failure> {
+            Err(Failure::LifeOver)
+        }
+
+        fn fence(&mut self, _: Member, _: Member) -> Result<bool, Failure> {
+            Err(Failure::LifeOver)
+        }
+
+        fn take(&mut self, _: Member, _: &[Grant]) -> Result<Vec<Grant>, Failure> {
+            Err(Failure::LifeOver)
+        }
+
+        fn give(&mut self, _: Member, _: Grant, _: Member) -> Result<bool, Failure> {
+            Err(Failure::LifeOver)
+        }
+
+        fn drain(&mut self, _: Member) -> Result<(), Failure> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn pin(&mut self, _: Member, _: Partition, _: Option<NodeNumber>) -> Result<(), Failure> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn leave(&mut self, _: Member) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    struct NoBroker;
+
+    impl Broker for NoBroker {
+        fn publish(&self, _: &str, _: Vec<u8>) -> Result<(), BrokerError> {
+            Err(BrokerError::Away)
+        }
+
+        fn request(
+            &self,
+            _: &str,
+            _: Vec<u8>,
+            _: Duration,
+            _: Answered,
+        ) -> Result<(), BrokerError> {
+            Err(BrokerError::Away)
+        }
+
+        fn subscribe(&self, _: &str, _: Receive) -> Result<(), BrokerError> {
+            Err(BrokerError::Away)
+        }
+
+        fn is_connected(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_node_whose_life_is_over_grants_no_wish_any_more() {
+        let runtime = Runtime::simulated(1);
+        let (clock, asked) = (runtime.clock().clone(), Arc::new(AtomicU64::new(0)));
+        let member = Member {
+            node: NodeNumber(1),
+            epoch: 1,
+        };
+        let broker: Arc<dyn Broker> = Arc::new(NoBroker);
+        let membership = ClusterMembership {
+            member,
+            timing: Timing::default(),
+            asked_at: std::time::Instant::now(),
+            ownership: Box::new(OverDatabase {
+                asked: asked.clone(),
+            }),
+            broker: broker.clone(),
+            subjects: "test".to_owned(),
+            on_end: Box::new(|_| ()),
+        };
+        let link = NodeLink::new(broker.clone(), "test".to_owned(), member.node);
+        let live = LiveStates::new(&runtime, member, broker, "test");
+        let inbox = Arc::new(NodeInbox::default());
+        let thread = NodeThread::new(
+            membership,
+            (
+                clock,
+                Arc::new(PartitionRoutes::new()),
+                Arc::new(link),
+                Arc::new(live),
+                Arc::default(),
+            ),
+            inbox.clone(),
+            Arc::default(),
+        );
+        let (told, fates) = mpsc::channel();
+        for what in [Wish::Drain(member), Wish::Pin(Partition(7), None)] {
+            let told = told.clone();
+            let done = Box::new(move |done| told.send(done).expect("it is heard"));
+            assert!(inbox.wish(OperatorWish { what, done }).is_ok());
+        }
+        drop(told);
+        thread.run();
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        assert!(
+            fates.recv().is_err(),
+            "nothing was done, and nobody says so"
+        );
+    }
+}

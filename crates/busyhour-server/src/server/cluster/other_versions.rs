@@ -12,9 +12,12 @@ use std::{
 pub(super) struct OtherVersions {
     clock: Clock,
     pub(super) heard: Counter,
+    /// Messages that no version says.
+    pub(super) unreadable: Counter,
     /// 0 before the first time.
     heard_at_ns: AtomicU64,
     next_word_ns: AtomicU64,
+    next_of_unreadable_ns: AtomicU64,
 }
 
 impl OtherVersions {
@@ -22,8 +25,10 @@ impl OtherVersions {
         Self {
             clock,
             heard: Counter::default(),
+            unreadable: Counter::default(),
             heard_at_ns: AtomicU64::new(0),
             next_word_ns: AtomicU64::new(0),
+            next_of_unreadable_ns: AtomicU64::new(0),
         }
     }
 
@@ -33,7 +38,7 @@ impl OtherVersions {
         let now = self.clock.now();
         self.heard_at_ns
             .store(now.as_nanos().max(1), Ordering::Relaxed);
-        if self.may_tell(now) {
+        if may_tell(&self.next_word_ns, now) {
             tracing::warn!(
                 event = "another_node_speaks_another_version",
                 version,
@@ -51,13 +56,24 @@ impl OtherVersions {
         heard_at_ns != 0 && now_ns.saturating_sub(heard_at_ns) < nanos(REMEMBERED)
     }
 
-    /// Once a minute.
-    fn may_tell(&self, now: Instant) -> bool {
-        let next_ns = (now + PAUSE).as_nanos();
-        let is_due = |due_ns| (due_ns <= now.as_nanos()).then_some(next_ns);
-        let told = (self.next_word_ns).fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due);
-        told.is_ok()
+    /// A message has come that no node says.
+    pub(super) fn unreadable(&self) {
+        self.unreadable.increment();
+        if may_tell(&self.next_of_unreadable_ns, self.clock.now()) {
+            tracing::warn!(
+                event = "message_of_no_node",
+                "NATS brings messages that no node says; look who else writes to the subjects of this cluster"
+            );
+        }
     }
+}
+
+/// Once a minute.
+fn may_tell(next_word_ns: &AtomicU64, now: Instant) -> bool {
+    let next_ns = (now + PAUSE).as_nanos();
+    let is_due = |due_ns| (due_ns <= now.as_nanos()).then_some(next_ns);
+    let told = next_word_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due);
+    told.is_ok()
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -99,10 +115,19 @@ mod tests {
     }
 
     #[test]
+    fn what_no_version_says_is_no_node_of_another_version() {
+        let runtime = Runtime::simulated(1);
+        let nodes = OtherVersions::new(runtime.clock().clone());
+        nodes.unreadable();
+        assert!(!nodes.are_there());
+        assert_eq!((nodes.unreadable.get(), nodes.heard.get()), (1, 0));
+    }
+
+    #[test]
     fn an_operator_is_told_once_a_minute() {
         let runtime = Runtime::simulated(1);
         let nodes = OtherVersions::new(runtime.clock().clone());
-        let tell = || nodes.may_tell(nodes.clock.now());
+        let tell = || may_tell(&nodes.next_word_ns, nodes.clock.now());
         assert!(tell() && !tell());
         runtime.simulation().unwrap().run_for(PAUSE);
         assert!(tell() && !tell());

@@ -78,6 +78,12 @@ pub struct ClusterStats {
     /// Requests whose address of record nobody had at the moment: over connections they are
     /// answered 503, and datagrams are dropped, since they are sent again.
     pub set_aside: u64,
+    /// Requests of the HTTP interface that other nodes were asked for their part of.
+    pub http_asked: u64,
+    /// Those to which no answer came within 5 s, or that could not be sent.
+    pub http_unanswered: u64,
+    /// Such requests of other nodes.
+    pub http_answered: u64,
     /// Whether everything is known that the other nodes have said of devices; otherwise a hint, a
     /// list or a lamp may show an old state of another node's device.
     pub is_whole: bool,
@@ -86,6 +92,8 @@ pub struct ClusterStats {
     pub is_version_mixed: bool,
     /// Messages of such nodes.
     pub other_version_heard: u64,
+    /// Messages that no version of this program says.
+    pub unreadable: u64,
     /// How often all that a node has said was read again, since something had been missed.
     pub resyncs: u64,
     /// States that this node tells the others: devices that they watch, devices of theirs that it

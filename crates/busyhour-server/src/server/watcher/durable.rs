@@ -123,11 +123,13 @@ impl Watcher {
     }
 
     /// Writes the row again after so many NOTIFYs that their numbers would otherwise be
-    /// used twice after a crash. If that fails, it is tried again after the next
+    /// used twice after a crash, and after the first one if the row's run is of another count. If that fails, it is tried again after the next
     /// NOTIFY.
     pub(super) fn renew_row(self: &Arc<Self>, context: &WatcherContext, state: &mut Inner) {
         let subscription = &state.subscription;
-        let has_outgrown = |row: &SubscriptionRow| subscription.has_outgrown(row.last_cseq);
+        let has_outgrown = |row: &SubscriptionRow| {
+            row.is_counted_otherwise || subscription.has_outgrown(row.last_cseq)
+        };
         if state.is_storing || !state.row.as_ref().is_some_and(has_outgrown) {
             return;
         }
@@ -253,7 +255,10 @@ impl Watcher {
         let holder = context.holder(subscription.dialog().flow(), subscription.account());
         let watcher = Self::new(id, &tag, holder, context, subscription);
         let mut state = watcher.lock();
-        state.row = Some(SubscriptionRow::new(row, state.subscription.last_cseq()));
+        state.row = Some(SubscriptionRow {
+            is_counted_otherwise: state.subscription.is_counted_otherwise(),
+            ..SubscriptionRow::new(row, state.subscription.last_cseq())
+        });
         drop(state);
         Some(Arc::new(watcher))
     }
@@ -262,7 +267,11 @@ impl Watcher {
 impl SubscriptionRow {
     fn new(row: &SoftState, last_cseq: u32) -> Self {
         let ended = row.ended();
-        Self { ended, last_cseq }
+        Self {
+            ended,
+            last_cseq,
+            is_counted_otherwise: false,
+        }
     }
 }
 

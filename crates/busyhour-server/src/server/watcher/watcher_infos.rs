@@ -192,10 +192,13 @@ impl WatcherInfos {
         let Some(watched) = lists.get_mut(key) else {
             return;
         };
-        let now = self.clock.now();
-        watched.timer.fired(now);
-        // Otherwise it was published meanwhile, and this timer was taken back too late.
-        if watched.is_stale && watched.is_filled && now >= watched.next_publish_at {
+        if !watched.is_stale || !watched.is_filled {
+            return;
+        }
+        // Too early it may be one that was taken back too late, or the one that is awaited. So that is set anew.
+        let is_early = self.clock.now() < watched.next_publish_at;
+        watched.timer.clear(&self.timers);
+        if !is_early || self.put_off(watched, key).is_none() {
             self.publish(watched, key.0);
         }
     }
@@ -297,3 +300,46 @@ const WAIT: ExpiryOptions = ExpiryOptions {
     label: "watcher info",
     slack: Duration::ZERO,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::stats::serializer_kind::KindOptions;
+
+    /// Whether a timer comes too early is up to the clock of the machine.
+    #[test]
+    fn a_change_that_waits_is_told_though_its_timer_came_too_early() {
+        let runtime = Runtime::simulated(1);
+        let infos = WatcherInfos::new(&runtime, &SerializerKind::new(&runtime, KIND), 7);
+        let key = (Package::Presence, Name::new("sip:ada@example.com"));
+        let place = infos.join(key.0, &key.1);
+        place.is_filled();
+        let is_stale = || infos.shard(&key).lock()[&key].is_stale;
+        let came = |id| {
+            let watcher = || ListedWatcher {
+                id,
+                uri: "sip:bob@example.com".into(),
+                opened_at: None,
+                expires_at: Instant::FAR_FUTURE,
+                ended: None,
+            };
+            infos.lives(&key, watcher);
+        };
+        came(1);
+        assert!(!is_stale());
+        came(2);
+        infos.shard(&key).lock()[&key].timer.lose(runtime.timers());
+        infos.publish_waiting(&key);
+        assert!(is_stale(), "it is not yet time");
+        let simulation = runtime.simulation().expect("it is simulated");
+        simulation.run_for(WatcherList::INTERVAL);
+        assert!(!is_stale());
+    }
+
+    const KIND: KindOptions = KindOptions {
+        name: "test",
+        low: 1,
+        high: 2,
+        unlabelled: "test",
+    };
+}

@@ -8,6 +8,7 @@
 
 use super::{
     Inner, StateSubscription, Watcher, list_feeds::FeedKey, watcher_context::WatcherContext,
+    watcher_infos::InfoKey,
 };
 use busyhour::bus::Name;
 use busyhour_registrar::watch::{End, Package, ResourceList, ResourceStanding, State};
@@ -64,20 +65,8 @@ impl Watcher {
         if !infos.are_any() {
             return;
         }
-        let subscription = &state.subscription;
-        let package = subscription.package();
-        match &state.feed {
-            Some(StateSubscription::List(hub)) => {
-                let listed = subscription.listed(self.id);
-                for entry in entries_of(hub.list()) {
-                    infos.lives(&(package, entry.clone()), || listed.clone());
-                }
-            }
-            _ if self.resource_hash.is_some() => {
-                let key = (package, subscription.device().clone());
-                infos.lives(&key, || subscription.listed(self.id));
-            }
-            _ => {}
+        for key in self.watched_resources(state) {
+            infos.lives(&key, || state.subscription.listed(self.id));
         }
     }
 
@@ -87,20 +76,22 @@ impl Watcher {
         if !infos.are_any() {
             return;
         }
-        let subscription = &state.subscription;
-        let package = subscription.package();
-        match &state.feed {
-            Some(StateSubscription::List(hub)) => {
-                for entry in entries_of(hub.list()) {
-                    infos.ended(&(package, entry.clone()), self.id, end);
-                }
-            }
-            _ if self.resource_hash.is_some() => {
-                let key = (package, subscription.device().clone());
-                infos.ended(&key, self.id, end);
-            }
-            _ => {}
+        for key in self.watched_resources(state) {
+            infos.ended(&key, self.id, end);
         }
+    }
+
+    /// What it watches: each resource of its list that it is told of, or the one that it subscribed to.
+    fn watched_resources(&self, state: &Inner) -> impl Iterator<Item = InfoKey> {
+        let entries = match &state.feed {
+            Some(StateSubscription::List(hub)) => Some(entries_of(hub.list())),
+            _ => None,
+        };
+        let is_alone = entries.is_none() && self.resource_hash.is_some();
+        let alone = is_alone.then(|| state.subscription.device());
+        let package = state.subscription.package();
+        let resources = entries.into_iter().flatten().chain(alone);
+        resources.map(move |resource| (package, resource.clone()))
     }
 
     /// Its list is another one now: it does not watch any more what was on the old one only, or

@@ -218,20 +218,20 @@ async fn remove(
     }
 }
 
-/// If this node of a cluster knows nothing of the address.
+/// If this node of a cluster knows nothing of the address. Requests for those of others are handed on, so another
+/// node has it only for the moment in which it moves.
 pub(super) fn refusal_elsewhere(aor: &str, owner: AddressOwner) -> Option<Response> {
-    match owner {
-        AddressOwner::Here => None,
+    let message = match owner {
+        AddressOwner::Here => return None,
         AddressOwner::Other(node) => {
-            let message = format!("node {node} of the cluster has {aor}: ask that one\n");
-            Some((StatusCode::MISDIRECTED_REQUEST, message).into_response())
+            format!("{aor} is on its way to node {node} of the cluster: try again\n")
         }
         AddressOwner::Nobody => {
-            let message = format!("no node of the cluster has {aor} at the moment: try again\n");
-            let retry_after = [(header::RETRY_AFTER, RETRY_AFTER_S)];
-            Some((StatusCode::SERVICE_UNAVAILABLE, retry_after, message).into_response())
+            format!("no node of the cluster has {aor} at the moment: try again\n")
         }
-    }
+    };
+    let retry_after = [(header::RETRY_AFTER, RETRY_AFTER_S)];
+    Some((StatusCode::SERVICE_UNAVAILABLE, retry_after, message).into_response())
 }
 
 fn no_address(name: &str) -> Response {

@@ -5,19 +5,20 @@ use crate::{
     server::{DeviceOrder, DevicePage, DeviceQuery, DeviceReach, WatcherPage},
     web::{
         Backend,
+        across::NodePart,
         domain_scope::DomainScope,
         on_worker::OnWorker,
         parameters::{NoParameters, Parameters, PathName},
     },
 };
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The routes.
@@ -45,8 +46,9 @@ struct DevicesWanted {
 async fn devices(
     State(reader): State<OnWorker>,
     scope: DomainScope,
+    part: Option<Extension<NodePart>>,
     Parameters(wanted): Parameters<DevicesWanted>,
-) -> Result<Json<DevicePage>, Rejection> {
+) -> Result<Response, Rejection> {
     let sort = wanted.sort.as_deref().unwrap_or("aor");
     let (name, is_descending) = match sort.strip_prefix('-') {
         Some(name) => (name, true),
@@ -64,7 +66,29 @@ async fn devices(
         limit: limit(wanted.limit.or(Some(PAGE_LEN)))?,
     };
     let page = reader.read_in_portions(|backend| backend.find_devices(query));
-    Ok(Json(page.await?))
+    let page = page.await?;
+    Ok(match part {
+        Some(_) => Json(DevicePart::of(page)).into_response(),
+        None => Json(page).into_response(),
+    })
+}
+
+/// What a node says to another one: a page, and where its devices belong among those of others.
+#[derive(Serialize)]
+struct DevicePart {
+    #[serde(flatten)]
+    page: DevicePage,
+    sort_keys: Vec<String>,
+}
+
+impl DevicePart {
+    fn of(page: DevicePage) -> Self {
+        let sort_keys = page.devices.iter().map(|one| one.sort_key.clone());
+        Self {
+            sort_keys: sort_keys.collect(),
+            page,
+        }
+    }
 }
 
 async fn device(

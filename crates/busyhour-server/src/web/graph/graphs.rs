@@ -1,6 +1,6 @@
 use crate::server::{
-    AddressOwner, DevicePage, DeviceQuery, DeviceView, QueueView, RemovalListener, ServerStats,
-    WatcherPage,
+    AddressOwner, DevicePage, DeviceQuery, DeviceView, NodeSilence, OnNodeAnswer, OnNodeQuestion,
+    QueueView, RemovalListener, ServerStats, WatcherPage,
 };
 use crate::web::{
     Access, AccountsApi, Backend, BindingPage, CertificatesApi, WebhooksApi,
@@ -253,6 +253,23 @@ impl Backend for Charted {
 
     fn owner_of(&self, aor: &str) -> AddressOwner {
         self.backend.owner_of(aor)
+    }
+
+    fn has_lease(&self) -> bool {
+        self.backend.has_lease()
+    }
+
+    fn ask_node(
+        &self,
+        node: &str,
+        question: Vec<u8>,
+        done: OnNodeAnswer,
+    ) -> Result<(), NodeSilence> {
+        self.backend.ask_node(node, question, done)
+    }
+
+    fn hear_nodes(&self, hear: OnNodeQuestion) {
+        self.backend.hear_nodes(hear);
     }
 
     fn bindings_at(&self, aor: &str) -> BindingPage {

@@ -94,6 +94,12 @@ impl Operation {
         )
     }
 
+    /// About all nodes of a cluster.
+    pub(super) fn across_nodes(self) -> Self {
+        let about = "In a cluster: what this node has, instead of what all have";
+        self.query("node", json!({ "type": "string" }), about)
+    }
+
     /// A list that is cut.
     pub(super) fn limited(self) -> Self {
         let whole = json!({ "type": "integer", "minimum": 1, "maximum": 100_000 });

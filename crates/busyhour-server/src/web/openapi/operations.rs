@@ -2,7 +2,7 @@
 
 use super::{
     operation::Operation,
-    schemas::{self, Schemas, choice, list, open, page, text, whole},
+    schemas::{self, Schemas, choice, gathered, list, open, page, text, whole},
 };
 use crate::{
     server::CallOutcome,
@@ -158,6 +158,7 @@ fn devices() -> Vec<Operation> {
             "The order; with `-` the last one first",
         )
         .paged()
+        .across_nodes()
         .gives(200, "A page of devices", named("DevicePage")),
         get(
             "/api/v1/devices/{aor}",
@@ -168,6 +169,8 @@ fn devices() -> Vec<Operation> {
             "aor",
             "`sip:alice@example.com`, `alice@example.com`, or `alice` in the first domain",
         )
+        .across_nodes()
+        .refused(504, "The node that has it did not answer")
         .gives(200, "The device", named("DeviceView")),
         get("/api/v1/watchers", TAG, "Lists subscriptions")
             .query(
@@ -181,6 +184,7 @@ fn devices() -> Vec<Operation> {
                 "The length of the page",
             )
             .query("after", whole(), "The `next` of the page before")
+            .across_nodes()
             .gives(200, "A page of watchers", named("WatcherPage")),
         get(
             "/api/v1/bindings",
@@ -193,10 +197,11 @@ fn devices() -> Vec<Operation> {
             "All contacts of one user or address of record instead of a page",
         )
         .paged()
+        .across_nodes()
         .gives(
             200,
             "A page of contacts",
-            page("bindings", named("BindingView")),
+            gathered(page("bindings", named("BindingView"))),
         ),
         get(
             "/api/v1/bindings/{aor}",
@@ -207,7 +212,11 @@ fn devices() -> Vec<Operation> {
             "aor",
             "`sip:alice@example.com`, `alice@example.com`, or `alice` in the first domain",
         )
-        .refused(421, "Another node of the cluster has it")
+        .across_nodes()
+        .refused(
+            504,
+            "The node that has it did not answer: it may have been done",
+        )
         .gives(200, "Its contacts", page("bindings", named("BindingView"))),
         delete(
             "/api/v1/bindings/{aor}",
@@ -216,7 +225,11 @@ fn devices() -> Vec<Operation> {
         )
         .named("aor", "As for GET")
         .query("contact", text(), "Only the contact with this URI")
-        .refused(421, "Another node of the cluster has it")
+        .across_nodes()
+        .refused(
+            504,
+            "The node that has it did not answer: it may have been done",
+        )
         .gives(200, "How many were removed, durably", removed()),
         get(
             "/api/v1/failures",
@@ -225,7 +238,12 @@ fn devices() -> Vec<Operation> {
         )
         .query("user", text(), "Only those of this user")
         .limited()
-        .gives(200, "The failures", list("failures", schemas::failure())),
+        .across_nodes()
+        .gives(
+            200,
+            "The failures",
+            gathered(list("failures", schemas::failure())),
+        ),
         get(
             "/api/v1/trace",
             TAG,
@@ -437,7 +455,8 @@ fn calls() -> Vec<Operation> {
     vec![
         get("/api/v1/calls", TAG, "Lists calls that last")
             .limited()
-            .gives(200, "The calls", list("calls", open())),
+            .across_nodes()
+            .gives(200, "The calls", gathered(list("calls", open()))),
         get(
             "/api/v1/call-records",
             TAG,

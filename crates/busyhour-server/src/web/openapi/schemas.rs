@@ -40,6 +40,12 @@ impl Schemas {
         all.add::<WatcherPage>();
         all.add::<WatcherView>();
         all.add::<BindingView>();
+        for page in ["DevicePage", "WatcherPage"] {
+            all.change(page, gathered);
+        }
+        for entry in ["DeviceView", "WatcherView", "BindingView"] {
+            all.change(entry, of_a_node);
+        }
         all.0
             .insert("Stats".into(), of_example(&ServerStats::default()));
         Value::Object(all.0)
@@ -52,6 +58,12 @@ impl Schemas {
             // What utoipa makes can always be serialized.
             let schema = serde_json::to_value(schema).unwrap_or_default();
             self.0.entry(name).or_insert(schema);
+        }
+    }
+
+    fn change(&mut self, name: &str, change: impl FnOnce(Value) -> Value) {
+        if let Some(schema) = self.0.get_mut(name) {
+            *schema = change(schema.take());
         }
     }
 
@@ -111,6 +123,18 @@ pub(super) fn page(name: &str, item: Value) -> Value {
     page["properties"]["next"] = json!({ "type": ["string", "null"] });
     page["required"] = json!([name, "next"]);
     page
+}
+
+/// A list of the whole cluster, if the server is in one.
+pub(super) fn gathered(mut page: Value) -> Value {
+    page["properties"]["unanswered_nodes"] = texts();
+    page
+}
+
+/// An entry of such a list.
+fn of_a_node(mut entry: Value) -> Value {
+    entry["properties"]["node"] = text();
+    entry
 }
 
 /// An object with these fields, of which the first `needed` are always there.
@@ -215,6 +239,7 @@ pub(super) fn failure() -> Value {
             ("protocol", choice(["sip", "iax2"])),
             ("reason", text()),
             ("count", json!({ "type": "integer" })),
+            ("node", text()),
         ],
     )
 }

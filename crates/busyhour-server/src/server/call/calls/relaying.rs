@@ -5,7 +5,7 @@ use crate::server::call::{permit::Permit, step_actions::StepActions, tracking::T
 use busyhour_media::{Description, MediaTable, MediaWish, Obstacle, Passing, Verdict};
 use busyhour_proxy::{
     BranchId, Outbound,
-    dialogs::{Dialogs, MediaFailure},
+    dialogs::{Dialogs, MediaFailure, MediaSides},
 };
 use busyhour_sip::{Message, Method};
 use std::{net::SocketAddr, sync::Arc};
@@ -57,7 +57,7 @@ impl Calls {
         }
         // Before it ends: what is refused for that has not left.
         for call_id in out.media.failed.drain(..) {
-            dialogs.media_fails(&call_id, None, MediaFailure::RelayFailed);
+            dialogs.media_fails(&call_id, MediaSides::All, MediaFailure::RelayFailed);
         }
     }
 
@@ -140,7 +140,8 @@ impl Calls {
             let may_fail = offer.is_web != to.transport.is_web_socket()
                 || !to.remote.ip().is_loopback() && !offer.is_web;
             let branch = outbound.branch.filter(|_| may_fail);
-            let permit = branch.and_then(|branch| state.proxy.data(branch.transaction()));
+            let Some(branch) = branch else { continue };
+            let permit = state.proxy.data(branch.transaction());
             let Some(permit) = permit.filter(|it| self.wish(Some(it)) != MediaWish::Never) else {
                 continue;
             };
@@ -148,13 +149,17 @@ impl Calls {
             else {
                 continue;
             };
+            let sides = match permit.tracking {
+                Tracking::Call(call) => MediaSides::Branch(call, branch.number()),
+                _ => MediaSides::Flow(to),
+            };
             for obstacle in Obstacle::of_offer(&message, to) {
                 self.relays.relays().counters.obstructed();
                 let log = &self.devices.log;
                 log.media_obstructed(&message, sender.flow, &obstacle);
                 if let Ok(call_id) = message.call_id() {
                     let failure = failure_by(obstacle);
-                    state.dialogs.media_fails(call_id, Some(to), failure);
+                    state.dialogs.media_fails(call_id, sides, failure);
                 }
             }
         }

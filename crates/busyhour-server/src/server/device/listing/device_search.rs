@@ -2,7 +2,7 @@
 
 use super::{
     row_search::RowSearch,
-    search::{DevicePage, DeviceQuery},
+    search::{DevicePage, DeviceQuery, DeviceView},
 };
 use crate::server::Server;
 
@@ -38,9 +38,19 @@ impl DeviceSearch {
     pub fn go_on(&mut self) -> Option<DevicePage> {
         let found = self.rows.go_on()?;
         Some(DevicePage {
-            devices: self.server.shown_devices(&found.aors),
+            devices: self.shown(&found.aors, found.sort_keys),
             match_count: found.match_count,
             next: found.next,
         })
+    }
+
+    /// As they are now, without those that have gone meanwhile.
+    fn shown(&self, aors: &[String], sort_keys: Vec<String>) -> Vec<DeviceView> {
+        let found = aors.iter().zip(sort_keys);
+        let shown = found.filter_map(|(aor, sort_key)| {
+            let view = self.server.device(aor)?;
+            Some(DeviceView { sort_key, ..view })
+        });
+        shown.collect()
     }
 }

@@ -5,14 +5,15 @@ use super::{
     row_search::FoundDevices,
     search::{DeviceOrder, DeviceQuery, DeviceReach},
 };
-use crate::server::stats::listing::is_of_domain;
+use crate::server::{persistence::Persistence, stats::listing::is_of_domain};
 use busyhour_sip::Transport;
 use memchr::memmem::Finder;
-use std::cmp::Ordering;
+use std::{cmp::Ordering, sync::Arc};
 
 /// What is wanted, and what has been found of it.
 pub(super) struct Gathering {
     query: DeviceQuery,
+    persistence: Arc<Persistence>,
     /// Only what has a contact.
     pub(super) is_of_contacts: bool,
     finder: Option<Finder<'static>>,
@@ -26,7 +27,7 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    pub(super) fn new(query: DeviceQuery) -> Self {
+    pub(super) fn new(query: DeviceQuery, persistence: Arc<Persistence>) -> Self {
         let text = query.text.as_ref().filter(|text| !text.is_empty());
         let finder = text.map(|text| Finder::new(&text.to_lowercase()).into_owned());
         let transports = [
@@ -49,6 +50,7 @@ impl Gathering {
             match_count: 0,
             has_more: false,
             is_of_contacts: false,
+            persistence,
             query,
         }
     }
@@ -57,7 +59,7 @@ impl Gathering {
     pub(super) fn begin_anew(&mut self) {
         *self = Self {
             is_of_contacts: self.is_of_contacts,
-            ..Self::new(std::mem::take(&mut self.query))
+            ..Self::new(std::mem::take(&mut self.query), self.persistence.clone())
         };
     }
 
@@ -92,10 +94,12 @@ impl Gathering {
         self.keep_first();
         let last = self.found.last().filter(|_| self.has_more);
         let next = last.map(|last| last.written(self.query.order));
-        let found = std::mem::take(&mut self.found).into_iter();
-        let aors = found.map(|one| String::from_utf8_lossy(&one.aor).into_owned());
+        let found = std::mem::take(&mut self.found);
+        let aor = |one: &PageKey| String::from_utf8_lossy(&one.aor).into_owned();
+        let sort_key = |one: &PageKey| one.sort_key(self.query.order);
         FoundDevices {
-            aors: aors.collect(),
+            aors: found.iter().map(aor).collect(),
+            sort_keys: found.iter().map(sort_key).collect(),
             match_count: self.match_count,
             next,
         }
@@ -105,12 +109,21 @@ impl Gathering {
         let is_of = |domain: &String| {
             std::str::from_utf8(row.aor).is_ok_and(|aor| is_of_domain(aor, domain))
         };
-        let has_contact =
-            |reach| matches!(reach, DeviceReach::Registered | DeviceReach::Unreachable);
         (self.query.state).is_none_or(|state| state == row.figures.reach)
-            && (!self.is_of_contacts || has_contact(row.figures.reach))
             && self.transport.is_none_or(|one| row.figures.has(one))
             && self.query.domain.as_ref().is_none_or(is_of)
+            && self.is_known_here(row)
+    }
+
+    /// In a cluster every node has every account, but only the owner of its address knows that it has no contact. Rows do
+    /// not say who that is, since partitions go from one node to another.
+    fn is_known_here(&self, row: &IndexedDevice<'_>) -> bool {
+        let has_address =
+            || std::str::from_utf8(row.aor).is_ok_and(|aor| self.persistence.has_address(aor));
+        match row.figures.reach {
+            DeviceReach::Registered | DeviceReach::Unreachable => true,
+            DeviceReach::Offline | DeviceReach::Disabled => !self.is_of_contacts && has_address(),
+        }
     }
 
     fn is_behind(&self, key: KeyView<'_>, other: &PageKey) -> bool {
@@ -161,10 +174,15 @@ impl PageKey {
 
     fn written(&self, order: DeviceOrder) -> String {
         let aor = String::from_utf8_lossy(&self.aor);
+        format!("{}|{aor}", self.sort_key(order))
+    }
+
+    /// Numbers have as many digits as any may have, so that whoever compares texts finds the order of the numbers.
+    fn sort_key(&self, order: DeviceOrder) -> String {
         match order {
-            DeviceOrder::Aor => format!("|{aor}"),
-            DeviceOrder::UserAgent => format!("{}|{aor}", String::from_utf8_lossy(&self.text)),
-            _ => format!("{}|{aor}", self.number),
+            DeviceOrder::Aor => String::new(),
+            DeviceOrder::UserAgent => String::from_utf8_lossy(&self.text).into_owned(),
+            _ => format!("{:020}", self.number),
         }
     }
 

@@ -15,6 +15,8 @@ pub(super) struct RowSearch {
 pub(super) struct FoundDevices {
     /// Addresses of record in the order of the page.
     pub(super) aors: Vec<String>,
+    /// The place of each in that order, before its address of record, as texts that are in the order of the places.
+    pub(super) sort_keys: Vec<String>,
     /// How many there are in all.
     pub(super) match_count: u64,
     /// Where the next page begins.
@@ -35,7 +37,7 @@ impl RowSearch {
     pub(super) fn new(devices: &Arc<DeviceContext>, query: DeviceQuery) -> Self {
         Self {
             devices: devices.clone(),
-            gathering: Gathering::new(query),
+            gathering: Gathering::new(query, devices.persistence.clone()),
             next: first_portion(devices),
         }
     }

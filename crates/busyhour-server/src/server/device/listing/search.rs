@@ -86,6 +86,10 @@ pub struct DeviceView {
     pub last_seen_seconds: Option<u64>,
     /// Subscriptions to its state.
     pub watcher_count: u64,
+    /// Its place in the order of the page, before its address of record; empty if it is of no page.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub sort_key: String,
 }
 
 /// A contact of a device.
@@ -128,18 +132,12 @@ impl Server {
     /// The device of a canonical address of record, if it is registered or has an account in the
     /// store.
     pub fn device(&self, aor: &str) -> Option<DeviceView> {
-        self.shown_devices(&[aor.to_owned()]).pop()
+        let view = self.shown_device(aor);
+        (view.account.is_some() || !view.contacts.is_empty()).then_some(view)
     }
 
-    /// These addresses of record as they are now, without those that have gone meanwhile.
-    pub(super) fn shown_devices(&self, aors: &[String]) -> Vec<DeviceView> {
+    fn shown_device(&self, aor: &str) -> DeviceView {
         let now = self.core.clock.now();
-        let shown = aors.iter().map(|aor| self.shown_device(aor, now));
-        let is_there = |view: &DeviceView| view.account.is_some() || !view.contacts.is_empty();
-        shown.filter(is_there).collect()
-    }
-
-    fn shown_device(&self, aor: &str, now: Instant) -> DeviceView {
         let device = self.core.devices.table.find(aor);
         let bindings = device.map_or(Vec::new(), |device| device.active_bindings(now));
         let contacts = bindings.iter().map(|one| {
@@ -160,6 +158,7 @@ impl Server {
             contacts,
             watcher_count: self.core.watchers.count_of(aor),
             aor: aor.to_owned(),
+            sort_key: String::new(),
         }
     }
 }

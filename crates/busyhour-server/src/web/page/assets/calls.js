@@ -1,7 +1,7 @@
 // Calls that last, and records of those that ended.
 
 import { download, get, query } from "./api.js";
-import { attempt, bare, count, debounce, empty, every, h, heading, moment, panel, span, table, tag } from "./ui.js";
+import { attempt, bare, count, debounce, empty, every, h, heading, moment, panel, silentNodes, span, table, tag } from "./ui.js";
 
 const PAGE = 50;
 const OUTCOMES = ["answered", "busy", "no-answer", "cancelled", "unavailable", "refused", "failed"];
@@ -14,17 +14,19 @@ export function show(place, { signal }) {
   let shownRows = [];
 
   every(2000, signal, async () => {
-    const { calls, call_count } = await get("/calls?limit=100", { signal });
+    const page = await get("/calls?limit=100", { signal });
+    const { calls, call_count } = page;
     const made = calls.length ? panel("Now", `${count(call_count)} calls${call_count > calls.length ? `, the ${calls.length} longest shown` : ""}`, table([
       { title: "From", cell: (one) => bare(one.caller ?? one.from) },
       { title: "To", cell: (one) => bare(one.callee ?? one.to) },
       { title: "State", cell: (one) => tag(one.state === "confirmed" ? "talking" : one.state === "early" ? "ringing" : one.state, STATES[one.state]) },
       { title: "On hold by", cell: (one) => one.hold ?? "" },
       { title: "For", number: true, cell: (one) => span(one.since_ns) },
+      ...(calls[0]?.node ? [{ title: "Node", cell: (one) => one.node }] : []),
       { title: "Call-ID", long: true, mono: true, cell: (one) => one.call_id },
     ], calls, { label: "Calls that last" })) : panel("Now", null, empty("No calls", "Calls between devices and to peers are shown here while they last."));
     if (calls.length) made.classList.add("flush");
-    live.replaceChildren(made);
+    live.replaceChildren(silentNodes(page) ?? "", made);
   });
 
   async function draw(after) {

@@ -34,6 +34,22 @@ export function show(place, { signal, canWrite }) {
     if (told) draw(told.nodes);
   }
 
+  async function move() {
+    const given = await askUser({
+      title: "Move a partition",
+      text: "The node has it from now on, for as long as it lives and does not drain. Requests for its addresses wait for a moment.",
+      fields: [
+        { name: "partition", label: "Partition", type: "number", min: 0, max: 255, required: true, hint: "the first byte of the MD5 of an address of record" },
+        { name: "node", label: "Node", required: true, hint: "the name of a node" },
+      ],
+      submit: "Move",
+    });
+    if (!given) return;
+    const path = `/cluster/partitions/${encodeURIComponent(given.partition)}/move/${encodeURIComponent(given.node.trim())}`;
+    const told = await attempt(() => post(path), `Partition ${given.partition} moves to ${given.node.trim()}.`);
+    if (told) draw(told.nodes);
+  }
+
   async function release(partition) {
     const told = await attempt(() => post(`/cluster/partitions/${partition}/release`), `Partition ${partition} falls to any node again.`);
     if (told) draw(told.nodes);
@@ -43,7 +59,10 @@ export function show(place, { signal, canWrite }) {
     ? h("button", { type: "button", title: `Release partition ${partition}`, onclick: () => release(partition) }, `${partition} ×`)
     : h("span", {}, `${partition} `))));
 
+  const moving = h("button", { type: "button", hidden: true, onclick: move }, "Move a partition");
+
   function draw(known) {
+    moving.hidden = known.length < 2 || !canWrite();
     const isLast = known.filter((one) => one.life === "up").length < 2;
     const action = (one) => one.life === "up" && !isLast && canWrite() && h("button", { type: "button", onclick: () => drain(one) }, "Drain");
     nodes.replaceChildren(known.length ? table([
@@ -57,7 +76,7 @@ export function show(place, { signal, canWrite }) {
     ], known, { label: "Nodes of the cluster" }) : empty("This server is alone", "With cluster.node and cluster.nats in the settings it shares its addresses with other nodes."));
   }
 
-  place.append(heading("Cluster"), state, nodes, cards);
+  place.append(heading("Cluster", moving), state, nodes, cards);
   every(2000, signal, async () => draw((await get("/cluster", { signal })).nodes));
   onSample(signal, () => {
     const now = history.at(-1);

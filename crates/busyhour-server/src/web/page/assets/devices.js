@@ -1,7 +1,7 @@
 // Devices: found among a million, a page at a time; and one of them with what can be done about it.
 
 import { get, patch, post, put, query, remove } from "./api.js";
-import { askUser, attempt, bare, count, debounce, empty, h, heading, moment, panel, seconds, span, table, tag } from "./ui.js";
+import { askUser, attempt, bare, count, debounce, empty, h, heading, moment, panel, seconds, silentNodes, span, table, tag } from "./ui.js";
 
 const PAGE = 50;
 const STATES = { registered: "good", unreachable: "warn", offline: "", disabled: "bad" };
@@ -39,7 +39,7 @@ function showList(place, view) {
   }
 
   function drawPage(page) {
-    if (!page.devices.length) return [nothing(wanted)];
+    if (!page.devices.length) return [silentNodes(page) ?? "", nothing(wanted)];
     const rows = table([
       { title: "Device", sort: "aor", cell: (one) => h("a", { href: link(one.aor) }, bare(one.aor)) },
       { title: "State", cell: (one) => tag(one.state, STATES[one.state]) },
@@ -56,7 +56,7 @@ function showList(place, view) {
       h("span", { role: "status" }, `${count(first)} to ${count(first + page.devices.length - 1)} of ${count(page.match_count)}`), h("span", { className: "spacer" }),
       h("button", { type: "button", disabled: !before.length, onclick: () => { wanted.after = before.pop(); draw(); } }, "Previous"),
       h("button", { type: "button", disabled: !page.next, onclick: () => { before.push(wanted.after); wanted.after = page.next; draw(); } }, "Next"));
-    return [rows, foot];
+    return [silentNodes(page) ?? "", rows, foot];
   }
 
   place.append(

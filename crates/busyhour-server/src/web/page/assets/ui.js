@@ -71,6 +71,9 @@ export function panel(title, note, ...children) {
 }
 
 export const empty = (title, text, ...more) => h("div", { className: "empty" }, h("strong", {}, title), h("p", {}, text), ...more);
+/** Which nodes of the cluster gave no answer for a list; nothing if all have. */
+export const silentNodes = ({ unanswered_nodes: silent }) => silent && h("p", { className: "warning", role: "status" },
+  `What ${silent.length > 1 ? "these nodes of the cluster have is missing, since they give" : "this node of the cluster has is missing, since it gives"} no answer: ${silent.join(", ")}`);
 export const tag = (text, kind = "") => h("span", { className: `tag ${kind}` }, text);
 
 /**

@@ -1,7 +1,7 @@
 // Subscriptions: who watches what.
 
 import { get, query } from "./api.js";
-import { attempt, bare, count, debounce, empty, h, heading, seconds, table, tag } from "./ui.js";
+import { attempt, bare, count, debounce, empty, h, heading, seconds, silentNodes, table, tag } from "./ui.js";
 
 const PAGE = 50;
 
@@ -14,12 +14,12 @@ export function show(place, { signal }) {
     const page = await attempt(() => get(query("/watchers", { ...wanted, limit: PAGE }), { signal }));
     if (!page) return;
     if (!page.watchers.length) {
-      list.replaceChildren(wanted.search ? empty("No watcher matches", "Search for less.")
+      list.replaceChildren(silentNodes(page) ?? "", wanted.search ? empty("No watcher matches", "Search for less.")
         : empty("Nobody watches", "A telephone that shows lamps, presence or message counts subscribes to them, and appears here."));
       return;
     }
     const first = before.length * PAGE + 1;
-    list.replaceChildren(table([
+    list.replaceChildren(silentNodes(page) ?? "", table([
       { title: "Watches", cell: (one) => (one.is_list ? h("span", {}, bare(one.resource), " ", tag("list")) : bare(one.resource)) },
       { title: "Event", cell: (one) => tag(one.package) },
       { title: "Account", cell: (one) => one.account },
