@@ -270,6 +270,18 @@ class Site:
     def socket(self, name):
         return self.folder / f"{name}.sock"
 
+    def put(self, name, path, body):
+        """Sets something at a node."""
+        text = json.dumps(body)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(10.0)
+            connection.connect(str(self.socket(name)))
+            connection.sendall(f"PUT {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                               f"Content-Length: {len(text)}\r\n\r\n{text}".encode())
+            answer = connection.recv(65536).decode()
+        if " 20" not in answer.split("\r\n")[0]:
+            raise RuntimeError(f"{path}: {answer}")
+
     def ask(self, name, path):
         """The answer of a node to GET; nothing if there is none."""
         try:
@@ -374,6 +386,10 @@ class Phone:
 
     contact_end = ""
 
+    def branch(self):
+        self.count += 1
+        return f"z9hG4bK{self.user}{self.count}"
+
     def send(self, text, done):
         self.request = Request(self, self.load.random.choice(NODES), text, done)
 
@@ -384,10 +400,29 @@ class Phone:
             if waits and status >= 200 and header(message, "CSeq") == header(waits.text.decode(), "CSeq"):
                 waits.finish(status, message)
         elif message.startswith("NOTIFY "):
-            self.notified(message, source)
+            self.answer(message, source)
+            self.notified(message)
+        else:
+            self.asked(message, source)
 
-    def notified(self, message, source):
+    def answer(self, message, source, tag="", headers="", body=""):
+        """200 for a request."""
+        names = ("via", "from", "to", "call-id", "cseq", "record-route", "v", "f", "t", "i")
+        lines = [line + (tag if line.lower().startswith("to:") and "tag=" not in line else "") for line in message.split("\r\n\r\n")[0].split("\r\n")[1:]
+                 if line.split(":")[0].lower() in names]
+        text = "\r\n".join(["SIP/2.0 200 OK", *lines]) + f"\r\n{headers}Content-Length: {len(body)}\r\n\r\n{body}"
+        try:
+            self.socket.sendto(text.encode(), source)
+        except OSError:
+            pass
+
+    def notified(self, message):
         pass
+
+    def asked(self, message, source):
+        """Whoever is asked whether it is there says so."""
+        if not message.startswith("ACK "):
+            self.answer(message, source)
 
     def act(self):
         pass
@@ -511,16 +546,11 @@ class Watcher(Phone):
                 self.is_subscribed = False
 
         to = f"<{self.device}>" + (f";tag={self.remote_tag}" if in_dialog else "")
-        headers = "Event: presence\r\nExpires: 3600\r\nAccept: application/pidf+xml\r\n"
-        self.send(self.message("SUBSCRIBE", self.device, to, dialog, self.cseq, headers), done)
+        self.send(self.message("SUBSCRIBE", self.device, to, dialog, self.cseq, self.wanted), done)
 
-    def notified(self, message, source):
-        answer = ["SIP/2.0 200 OK"] + [line for line in message.split("\r\n")
-                                       if line.split(":")[0].lower() in ("via", "from", "to", "call-id", "cseq", "v", "f", "t", "i")]
-        try:
-            self.socket.sendto(("\r\n".join(answer) + "\r\nContent-Length: 0\r\n\r\n").encode(), source)
-        except OSError:
-            pass
+    wanted = "Event: presence\r\nExpires: 3600\r\nAccept: application/pidf+xml\r\n"
+
+    def notified(self, message):
         dialog = header(message, "Call-ID")
         if not dialog.startswith(f"w{self.dialogs}-"):
             return
@@ -528,15 +558,16 @@ class Watcher(Phone):
             self.is_subscribed = False
             self.next = now() + 0.5
             return
-        # A publication whose entity tag was lost with an answer lives on beside the next one, as RFC 3903 wants it.
-        versions = [int(version) for version in re.findall(r"<note>v(\d+)\.</note>", message)]
-        body = message.partition("\r\n\r\n")[2]
+        self.told(message, dialog, message.partition("\r\n\r\n")[2], int(header(message, "CSeq").split()[0]))
+
+    def told(self, message, dialog, body, cseq):
         if not body:
             return
+        # A publication whose entity tag was lost with an answer lives on beside the next one, as RFC 3903 wants it.
+        versions = [int(version) for version in re.findall(r"<note>v(\d+)\.</note>", message)]
         shown = f"v{max(versions)}" if versions else "on" if "<basic>open" in body else "off"
         # The dialogs of a watcher follow each other, so a later one counts more than any message of an earlier one.
-        self.load.history.add("notify", watcher=self.user, device=self.device, dialog=dialog, shown=shown,
-                              cseq=int(header(message, "CSeq").split()[0]), at=now())
+        self.load.history.add("notify", watcher=self.user, device=self.device, dialog=dialog, shown=shown, cseq=cseq, at=now())
 
     def is_settled(self):
         return self.is_subscribed and self.is_answered
@@ -546,6 +577,167 @@ class Watcher(Phone):
         self.subscribe(self.is_subscribed)
 
 
+class Panel(Watcher):
+    """Watches the lines of all callees by one list, whose entries have several owners."""
+
+    wanted = ("Event: dialog\r\nExpires: 3600\r\nSupported: eventlist\r\n"
+              "Accept: application/dialog-info+xml, application/rlmi+xml, multipart/related\r\n")
+
+    def told(self, message, dialog, body, cseq):
+        for line in re.findall(r"<dialog-info.*?(?:</dialog-info>|/>)", body, re.DOTALL):
+            device = re.search(r'entity="([^"]*)"', line).group(1)
+            states = re.findall(r"<state[^>]*>(\w+)</state>", line)
+            shown = "busy" if any(state != "terminated" for state in states) else "idle"
+            self.load.history.add("lamp", watcher=self.user, device=device, dialog=dialog, shown=shown, cseq=cseq, at=now())
+
+
+SOUND = "v=0\r\no=- 1 1 IN IP4 10.77.0.31\r\ns=-\r\nc=IN IP4 10.77.0.31\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n"
+# Who carried the call may be dead, and a call that its caller does not end is ended by the callee after so long.
+CALL_SECONDS_MAX = 10.0
+
+
+class Callee(Registrant):
+    """Stays registered, takes each call at once, and ends one that its caller does not end."""
+
+    def __init__(self, load, user):
+        super().__init__(load, user)
+        self.taken = {}
+
+    def act(self):
+        if not self.is_certain:
+            self.register(True)
+        self.end_calls()
+
+    def asked(self, message, source):
+        method, call = message.split(" ", 1)[0], header(message, "Call-ID")
+        if method == "INVITE":
+            self.taken.setdefault(call, (message, now()))
+            contact = f"Contact: <sip:{self.user}@{self.address}>\r\nContent-Type: application/sdp\r\n"
+            self.answer(message, source, f";tag={self.user}", contact, SOUND)
+        elif method == "BYE":
+            self.taken.pop(call, None)
+            self.answer(message, source)
+        else:
+            super().asked(message, source)
+
+    def end_calls(self):
+        for call, (invite, since) in list(self.taken.items()):
+            if self.request is None and now() >= since + CALL_SECONDS_MAX:
+                self.hang_up(call, invite)
+
+    def hang_up(self, call, invite):
+        self.cseq += 1
+
+        def done(status, _, request):
+            self.load.history.add("hang_up", call_id=call, status=status, ended=now())
+            # Without an answer it is tried again.
+            if status:
+                self.taken.pop(call, None)
+
+        target = re.search(r"<([^>]+)>", header(invite, "Contact")).group(1)
+        routes = "".join(f"Route: {route}\r\n" for route in re.findall(r"^Record-Route: *(.*?)\r?$", invite, re.M))
+        self.send(within("BYE", target, f"{header(invite, 'To').split(';')[0]};tag={self.user}", header(invite, "From"), call, self.cseq,
+                         self.address, self.branch(), routes), done)
+
+    def is_settled(self):
+        return self.is_certain and not self.taken
+
+    def make_certain(self):
+        self.act()
+
+
+def within(method, target, sender, receiver, call, cseq, address, branch, routes):
+    """A request within a call."""
+    return (f"{method} {target} SIP/2.0\r\nVia: SIP/2.0/UDP {address};branch={branch};rport\r\nMax-Forwards: 70\r\n{routes}"
+            f"From: {sender}\r\nTo: {receiver}\r\nCall-ID: {call}\r\nCSeq: {cseq} {method}\r\nContent-Length: 0\r\n\r\n")
+
+
+class Caller(Phone):
+    """Calls one callee after the other, and ends each call soon. Any node is told."""
+
+    def __init__(self, load, user):
+        super().__init__(load, user)
+        self.calls, self.open, self.call = 0, None, None
+
+    def act(self):
+        if self.open:
+            return self.hang_up()
+        there = [callee for callee in self.load.callees if callee.is_certain]
+        if there:
+            self.invite(self.load.random.choice(there))
+
+    def invite(self, callee):
+        self.calls += 1
+        self.cseq += 1
+        call, to = f"call{self.calls}-{self.call_id}", f"<{callee.aor}>"
+
+        def done(status, answer, request):
+            self.call = {"device": callee.aor, "call_id": call, "begun": request.begun, "status": status}
+            if status:
+                self.acknowledge(answer, request.target)
+            if status == 200:
+                self.open = answer
+                self.next = now() + self.load.random.uniform(0.2, 1.5)
+            else:
+                self.over(status >= 300)
+
+        self.send(self.message("INVITE", callee.aor, to, call, self.cseq, "Content-Type: application/sdp\r\n", SOUND), done)
+        self.invited = self.request.text.decode() if self.request else ""
+
+    def over(self, is_over):
+        self.load.history.add("call", **self.call, is_over=is_over, ended=now())
+
+    def acknowledge(self, answer, target):
+        """The ACK of a refusal is of the same transaction as its INVITE."""
+        is_taken = answer.startswith("SIP/2.0 200")
+        via = header(answer, "Via")
+        branch = self.branch() if is_taken else re.search(r"branch=([^;\s]+)", via).group(1)
+        uri = self.remote(answer) if is_taken else self.invited.split(" ")[1]
+        cseq = header(answer, "CSeq").split()[0]
+        text = within("ACK", uri, header(answer, "From"), header(answer, "To"), header(answer, "Call-ID"), cseq, self.address, branch,
+                      self.routes(answer) if is_taken else "")
+        try:
+            self.socket.sendto(text.encode(), target)
+        except OSError:
+            pass
+
+    def hang_up(self):
+        answer, self.open = self.open, None
+        self.cseq += 1
+
+        def done(status, _, request):
+            self.over(status in (200, 481))
+
+        self.send(within("BYE", self.remote(answer), header(answer, "From"), header(answer, "To"), header(answer, "Call-ID"), self.cseq,
+                         self.address, self.branch(), self.routes(answer)), done)
+
+    @staticmethod
+    def remote(answer):
+        return re.search(r"<([^>]+)>", header(answer, "Contact")).group(1)
+
+    @staticmethod
+    def routes(answer):
+        return "".join(f"Route: {route}\r\n" for route in reversed(re.findall(r"^Record-Route: *(.*?)\r?$", answer, re.M)))
+
+    def asked(self, message, source):
+        super().asked(message, source)
+        if message.startswith("BYE ") and self.open and header(self.open, "Call-ID") == header(message, "Call-ID"):
+            self.open = None
+            self.over(True)
+
+    def heard(self, message, source):
+        is_again = message.startswith("SIP/2.0 200") and header(message, "CSeq").endswith("INVITE")
+        super().heard(message, source)
+        if is_again and self.open is not None and self.open is not message:
+            self.acknowledge(message, source)
+
+    def is_settled(self):
+        return self.open is None
+
+    def make_certain(self):
+        self.hang_up()
+
+
 class Load:
     def __init__(self, site, history, seed, count):
         self.site, self.history, self.random = site, history, random.Random(seed)
@@ -553,7 +745,10 @@ class Load:
         self.publishers = [Publisher(self, f"p{number}") for number in range(count // 2)]
         watched = self.registrants[: count // 2] + self.publishers
         self.watchers = [Watcher(self, f"w{number}", phone.aor) for number, phone in enumerate(watched + self.publishers)]
-        self.phones = self.registrants + self.publishers + self.watchers
+        self.callees = [Callee(self, f"c{number}") for number in range(count // 4)]
+        self.callers = [Caller(self, f"k{number}") for number in range(count // 4)]
+        self.panels = [Panel(self, f"l{number}", f"sip:panel@{DOMAIN}") for number in range(3)]
+        self.phones = self.registrants + self.publishers + self.watchers + self.callees + self.callers + self.panels
         self.selector = selectors.DefaultSelector()
         for phone in self.phones:
             self.selector.register(phone.socket, selectors.EVENT_READ, phone)
@@ -597,9 +792,10 @@ class Load:
         self.history.add("quiet", begun=begun, ended=now())
 
     def ask_all(self):
-        for phone in self.registrants:
+        registered = self.registrants + self.callees
+        for phone in registered:
             phone.query()
-        while any(phone.request for phone in self.registrants):
+        while any(phone.request for phone in registered):
             self.step()
 
 
@@ -802,6 +998,8 @@ def main():
         site.begin()
         site.network.enter("client")
         load = Load(site, history, options.seed, options.devices)
+        site.put("alpha", "/api/v1/lists/panel", {"entries": [callee.aor for callee in load.callees]})
+        site.wait("all nodes have the list", lambda: all("entries" in site.ask(name, "/api/v1/lists/panel") for name in NODES))
         faults = Faults(site, load)
         names = options.faults or faults.names()
         for round_number in range(options.rounds):

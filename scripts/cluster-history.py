@@ -11,6 +11,9 @@ A history has one JSON object a line. Times are seconds of one clock.
     query     device, is_on, status, ended                            what the registrar says
     subscribe watcher, device, in_dialog, status, ended
     notify    watcher, device, cseq, dialog, shown, at                shown: "on", "off", or "vN"
+    call      device, call_id, status, is_over, begun, ended          of the INVITE; is_over: it was refused, or its BYE answered
+    hang_up   call_id, status, ended                                  a BYE of the callee
+    lamp      watcher, device, cseq, dialog, shown, at                shown: "busy" or "idle"
     commit    order, partition, epoch, owner, by, aor, call_id, cseq, removed
     stored    at, bindings: [{aor, call_id, cseq}], publications: [{device, version}]
     fault     what, begun, ended
@@ -57,6 +60,8 @@ def check(history):
         *disorder(of),
         *lost_subscriptions(of),
         *wrong_watchers(of),
+        *stuck_lamps(of),
+        *lost_calls(of),
         *unexplained_losses(of),
     ]
     acknowledged = sum(one["status"] == 200 for one in of["register"] + of["publish"])
@@ -64,7 +69,9 @@ def check(history):
         "acknowledged registrations and publications": acknowledged,
         "without an answer or refused": len(of["register"] + of["publish"]) - acknowledged,
         "commits": len(of["commit"]),
-        "notifications": len(of["notify"]),
+        "notifications": len(of["notify"]) + len(of["lamp"]),
+        "calls": len(of["call"]),
+        "calls refused or not known to be over": len(of["call"]) - sum(one["status"] == 200 and one["is_over"] for one in of["call"]),
         "faults": len(of["fault"]),
         "longest until all watchers were right (s)": round(longest_wrong(of), 1),
     }
@@ -228,12 +235,50 @@ def longest_wrong(of):
     return max([0.0, *waits])
 
 
+def stuck_lamps(of):
+    """When nobody calls any more, the lamps of all callees are dark."""
+    ended = defaultdict(list)
+    for one in of["hang_up"]:
+        if one["status"] in (200, 481):
+            ended[one["call_id"]].append(one["ended"])
+    calls = by(of["call"], "device")
+    for quiet in of["quiet"]:
+        for (watcher, device), told in lamps(of).items():
+            over = [one["ended"] if one["is_over"] else min(ended[one["call_id"]], default=None)
+                    for one in calls.get(device, []) if one["begun"] < quiet["begun"]]
+            # Of a call without an answer nobody knows whether it goes on.
+            if any(at is None or at > quiet["begun"] for at in over):
+                continue
+            since = right_since(told, {"idle"}, quiet)
+            if any(one["at"] <= quiet["ended"] for one in told) and (since is None or since > quiet["begun"] + PATIENCE):
+                yield f"{watcher}: the lamp of {device} is lit though nobody calls, in the quiet from {quiet['begun']:.1f}"
+
+
+def lamps(of):
+    groups = defaultdict(list)
+    for one in of["lamp"]:
+        groups[one["watcher"], one["device"]].append(one)
+    return groups
+
+
+def is_troubled(of, one):
+    """Whether a fault, or what follows from it, was while this lasted."""
+    faults = [(fault["begun"] - 1.0, fault["ended"] + AFTERMATH) for fault in of["fault"]]
+    return any(one["begun"] < ended and begun < one["ended"] for begun, ended in faults)
+
+
+def lost_calls(of):
+    """A call that met no fault is taken, and ends when it is to."""
+    for one in of["call"]:
+        if not is_troubled(of, one) and not (one["status"] == 200 and one["is_over"]):
+            how = f"status {one['status']}" if one["status"] != 200 else "its BYE got no answer"
+            yield f"call of {one['device']} at {one['begun']:.1f}: {how}, and no fault was near"
+
+
 def unexplained_losses(of):
     """A request that met no fault has an answer, and what nodes lost they have counted."""
-    faults = [(one["begun"] - 1.0, one["ended"] + AFTERMATH) for one in of["fault"]]
     for one in of["register"] + of["publish"]:
-        is_troubled = any(one["begun"] < ended and begun < one["ended"] for begun, ended in faults)
-        if one["status"] == 0 and not is_troubled:
+        if one["status"] == 0 and not is_troubled(of, one):
             yield f"request of {one['device']} at {one['begun']:.1f}: no answer, and no fault was near"
     for one in of["counters"]:
         if one["not_taken"] > one["handed_on"]:
@@ -246,6 +291,8 @@ def sound():
     publish = {"op": "publish", "device": "sip:p", "status": 200}
     notify = {"op": "notify", "dialog": "d", "watcher": "w", "device": "sip:p"}
     commit = {"op": "commit", "partition": 1, "aor": "sip:a", "call_id": "c", "removed": False}
+    call = {"op": "call", "device": "sip:b", "status": 200, "is_over": True}
+    lamp = {"op": "lamp", "dialog": "l", "watcher": "l", "device": "sip:b"}
     return [
         {**register, "cseq": 1, "begun": 0.0, "ended": 0.1},
         {**register, "cseq": 2, "begun": 1.0, "ended": 9.0, "status": 0},
@@ -257,6 +304,11 @@ def sound():
         {**notify, "cseq": 1, "shown": "v1", "at": 1.2},
         {**notify, "cseq": 2, "shown": "v2", "at": 2.2},
         {"op": "subscribe", "watcher": "w", "device": "sip:p", "in_dialog": True, "status": 200, "ended": 3.0},
+        {**call, "call_id": "k1", "begun": 0.0, "ended": 7.0},
+        {**call, "call_id": "k2", "status": 0, "is_over": False, "begun": 5.0, "ended": 8.0},
+        {"op": "hang_up", "call_id": "k2", "status": 200, "ended": 9.0},
+        {**lamp, "cseq": 1, "shown": "busy", "at": 1.0},
+        {**lamp, "cseq": 2, "shown": "idle", "at": 9.5},
         {"op": "fault", "what": "kill", "begun": 1.0, "ended": 6.0},
         {"op": "query", "device": "sip:a", "is_on": True, "status": 200, "ended": 12.0},
         {"op": "quiet", "begun": 10.0, "ended": 25.0},
@@ -294,6 +346,12 @@ def planted():
         "a watcher is wrong for good": (more(**notify, cseq=3, shown="v7", at=9.0), "told so never"),
         "a watcher is right too late": (at("notify", 1, at=21.0), "told so after 11.0 s"),
         "a subscription is forgotten": (at("subscribe", 0, status=481), "subscription of"),
+        "a lamp stays lit": (at("lamp", 1, shown="busy"), "the lamp of"),
+        "a lamp is dark too late": (at("lamp", 1, at=21.0), "the lamp of"),
+        "a call is refused without a fault": (
+            more(op="call", device="sip:b", call_id="k3", status=486, is_over=True, begun=24.0, ended=24.1), "status 486"),
+        "the end of a call is lost without a fault": (
+            more(op="call", device="sip:b", call_id="k3", status=200, is_over=False, begun=24.0, ended=24.1), "its BYE"),
         "a request is lost without a fault": (at("fault", 0, begun=30.0, ended=31.0), "no fault was near"),
         "a counter is wrong": (at("counters", 0, not_taken=4), "refusals"),
     }

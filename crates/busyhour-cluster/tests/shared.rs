@@ -18,7 +18,7 @@ use std::{
 
 #[test]
 fn every_watcher_is_told_what_the_owner_says() {
-    for seed in seeds(300) {
+    for seed in seeds(500) {
         let mut cluster = Cluster::new(seed);
         for _ in 0..300 {
             cluster.step();

@@ -426,6 +426,25 @@ fn two_processes_cannot_have_one_name() {
     alpha.wait_until_it_serves(256);
 }
 
+/// A frame of IAX2 is of a call that the node has numbered to which it came, so no other one can take it.
+#[test]
+fn a_node_of_a_cluster_does_not_speak_iax2() {
+    let site = Site::new();
+    let command = site.command("alpha");
+    let arguments: Vec<_> = command.get_args().collect();
+    let iax2 = arguments.iter().position(|one| *one == "--iax2-listen");
+    let (before, after) = arguments.split_at(iax2.expect("it is off"));
+    let mut command = busyhour();
+    command.args(before).args(["--iax2-listen", "127.0.0.1:0"]);
+    let output = command.args(&after[2..]).output().expect("it runs");
+    assert!(!output.status.success());
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert!(
+        error.contains("IAX2 is not handed from node to node"),
+        "{error}"
+    );
+}
+
 /// While the database is away nobody has an address; that is not the same as nothing there.
 #[test]
 fn without_a_lease_the_answer_is_to_try_again() {

@@ -12,10 +12,11 @@ mod gathered_page;
 mod node_request;
 mod other_nodes;
 mod questions;
-mod wanted;
+mod asked_request;
 
 use super::Backend;
 use asked_list::AskedList;
+use asked_request::{AskedRequest, AskedSubject};
 use axum::{
     Router,
     extract::{Request, State},
@@ -26,7 +27,6 @@ use axum::{
 use gathered_page::GatheredPage;
 use other_nodes::OtherNodes;
 use std::sync::Arc;
-use wanted::{Subject, Wanted};
 
 /// Marks a request for the part of a list that this node has.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ async fn spread(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let Some(wanted) = Wanted::of(request.method(), request.uri()) else {
+    let Some(wanted) = AskedRequest::of(request.method(), request.uri()) else {
         return next.run(request).await;
     };
     let is_of_node = request.extensions().get::<OfNode>().is_some();
@@ -64,23 +64,23 @@ async fn spread(
         (Some(node), _) if nodes.is_own(node) => own(&nodes, &wanted, request, next, false).await,
         (Some(node), _) if !nodes.lives(node) => unknown_node(node),
         (Some(node), _) => nodes.hand_on(node, &request).await,
-        (None, Subject::Device(name)) => match nodes.owner_of(name) {
+        (None, AskedSubject::Device(name)) => match nodes.owner_of(name) {
             Some(node) => nodes.hand_on(&node, &request).await,
             None => next.run(request).await,
         },
-        (None, Subject::List(list)) => gather(&nodes, list, &wanted, request, next).await,
+        (None, AskedSubject::List(list)) => gather(&nodes, list, &wanted, request, next).await,
     }
 }
 
 /// What this node has. Without a lease another one may have its devices by now.
 async fn own(
     nodes: &OtherNodes,
-    wanted: &Wanted,
+    wanted: &AskedRequest,
     mut request: Request,
     next: Next,
     is_part: bool,
 ) -> Response {
-    let Subject::List(list) = &wanted.subject else {
+    let AskedSubject::List(list) = &wanted.subject else {
         return next.run(request).await;
     };
     if list.needs_lease && !nodes.have_lease() {
@@ -95,7 +95,7 @@ async fn own(
 async fn gather(
     nodes: &OtherNodes,
     list: &'static AskedList,
-    wanted: &Wanted,
+    wanted: &AskedRequest,
     request: Request,
     next: Next,
 ) -> Response {

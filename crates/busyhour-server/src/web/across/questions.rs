@@ -2,8 +2,8 @@
 
 use super::{
     OfNode,
+    asked_request::AskedRequest,
     node_request::{NodeAnswer, NodeRequest},
-    wanted::Wanted,
 };
 use crate::{
     server::NodeQuestion,
@@ -56,7 +56,7 @@ async fn answer_to(mut routes: Router, question: &[u8]) -> NodeAnswer {
 fn request_of(question: &[u8]) -> Option<Request> {
     let asked = NodeRequest::parse(question)?;
     let mut request = asked.request()?;
-    Wanted::of(request.method(), request.uri())?;
+    AskedRequest::of(request.method(), request.uri())?;
     let scope = DomainScope::new(asked.domain.as_deref());
     request.extensions_mut().insert(scope);
     request.extensions_mut().insert(OfNode);

@@ -8,8 +8,8 @@ use axum::{
 };
 
 /// What a request is about.
-pub(super) struct Wanted {
-    pub(super) subject: Subject,
+pub(super) struct AskedRequest {
+    pub(super) subject: AskedSubject,
     /// The one node that is to answer.
     pub(super) node: Option<String>,
     /// The longest page.
@@ -20,13 +20,13 @@ pub(super) struct Wanted {
 }
 
 /// What is wanted.
-pub(super) enum Subject {
+pub(super) enum AskedSubject {
     /// A device, by a name of its address of record.
     Device(String),
     List(&'static AskedList),
 }
 
-impl Wanted {
+impl AskedRequest {
     /// `None` if it is about this node.
     pub(super) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         let path = uri.path().strip_prefix(ROOT)?.trim_end_matches('/');
@@ -50,10 +50,10 @@ impl Wanted {
         // A user alone may have an address of record in several domains.
         let address = value("user").filter(|user| user.contains(['@', ':']));
         let subject = match name {
-            Some(name) => Subject::Device(decoded(name)),
+            Some(name) => AskedSubject::Device(decoded(name)),
             None => match address.filter(|_| list.is_by_address) {
-                Some(address) => Subject::Device(address),
-                None => Subject::List(list),
+                Some(address) => AskedSubject::Device(address),
+                None => AskedSubject::List(list),
             },
         };
         let node = value("node");
@@ -99,19 +99,19 @@ const LIMIT_ANYWHERE_MAX: usize = 100_000;
 mod tests {
     use super::*;
 
-    fn wanted(method: &Method, uri: &str) -> Option<Wanted> {
-        Wanted::of(method, &uri.parse().expect("a URI"))
+    fn wanted(method: &Method, uri: &str) -> Option<AskedRequest> {
+        AskedRequest::of(method, &uri.parse().expect("a URI"))
     }
 
     #[test]
     fn a_request_is_about_a_device_a_list_or_this_node() {
         let device = |method, uri: &str| match wanted(method, uri)?.subject {
-            Subject::Device(name) => Some(name),
-            Subject::List(_) => None,
+            AskedSubject::Device(name) => Some(name),
+            AskedSubject::List(_) => None,
         };
         let list = |uri: &str| match wanted(&Method::GET, uri)?.subject {
-            Subject::Device(_) => None,
-            Subject::List(list) => Some(list.kind),
+            AskedSubject::Device(_) => None,
+            AskedSubject::List(list) => Some(list.kind),
         };
         let bob = Some("sip:bob@example.com".to_owned());
         for uri in [
