@@ -288,8 +288,7 @@ impl Call {
 
     /// Of several over one flow, the one that has answered.
     fn branch_of(&self, between: MediaSides) -> Option<usize> {
-        let branch_where =
-            |is_it: &dyn Fn(&Branch) -> bool| self.branches.iter().position(|branch| is_it(branch));
+        let branch_where = |is_it: &dyn Fn(&Branch) -> bool| self.branches.iter().position(is_it);
         match between {
             MediaSides::All => None,
             MediaSides::Branch(call, branch) => {
