@@ -209,7 +209,9 @@ impl ShowList {
             silent,
         } = rows(subject, server, query, self.table.asked_len()).map_err(Failure::running)?;
         for node in silent {
-            eprintln!("node {node} of the cluster gives no answer: what it has is missing");
+            console::print_error(format_args!(
+                "node {node} of the cluster gives no answer: what it has is missing"
+            ));
         }
         let (rows, left_out) = self.table.select(subject, rows);
         let left_out = left_out + not_sent;

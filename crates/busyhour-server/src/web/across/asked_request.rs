@@ -78,7 +78,7 @@ impl AskedRequest {
 fn cut(uri: &Uri, is_cut: bool) -> Option<Uri> {
     let names = |part: &&str, name: &str| part.split('=').next() == Some(name);
     let given = uri.query().unwrap_or_default().split('&');
-    let kept = given.filter(|part| !names(part, "node") && !(is_cut && names(part, "limit")));
+    let kept = given.filter(|part| !(names(part, "node") || is_cut && names(part, "limit")));
     let limit = is_cut.then(|| format!("limit={LIMIT_MAX}"));
     let kept: Vec<_> = kept.map(str::to_owned).chain(limit).collect();
     let query = match kept.is_empty() {
