@@ -72,11 +72,12 @@ pub const LAYERS: &[Layers] = &[
 
 const LIBRARY: Layers = Layers {
     source: "crates/busyhour/src",
-    base: &["clock", "cost", "ring", "stats", "sync"],
+    base: &["clock", "cost", "ring", "stats", "sync", "trace"],
     arrows: &[
         arrow("clock", &[]),
         arrow("cost", &[]),
         arrow("stats", &[]),
+        arrow("trace", &[]),
         arrow("ring", &[]),
         arrow("sync", &[]),
         arrow("buffer", &[]),

@@ -102,6 +102,8 @@ mod cost;
 #[cfg(feature = "run-queue")]
 mod ring;
 mod sync;
+#[cfg(all(feature = "tracing", feature = "pool"))]
+mod trace;
 
 /// The example of each README runs as a test.
 #[cfg(doctest)]
@@ -121,4 +123,8 @@ struct Readme;
 #[doc = include_str!("../../../docs/book/src/library/from-actors.md")]
 #[doc = include_str!("../../../docs/book/src/library/from-akka.md")]
 #[doc = include_str!("../../../docs/book/src/library/from-go.md")]
+#[cfg_attr(
+    all(feature = "metrics", feature = "tracing"),
+    doc = include_str!("../../../docs/book/src/library/observing.md")
+)]
 struct Book;

@@ -608,7 +608,11 @@ impl<E: Event> TopicInner<E> {
         batch: &mut Items<E>,
     ) {
         let ToFetch { shard, whole } = to_fetch;
-        self.shards[shard].catch_up(subscriber, whole, batch);
+        let _lost = self.shards[shard].catch_up(subscriber, whole, batch);
+        #[cfg(feature = "tracing")]
+        if _lost > 0 {
+            crate::trace::lagged(&self.name, subscriber.name(), _lost);
+        }
     }
 
     /// Fills the batch with what a reader is to read of a shard next; whether there may be more.

@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct Shared {
     /// The `Arc` that it lives in.
     this: Weak<Self>,
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(crate) clock: Clock,
     pub(super) workers: WorkerSet,
     pub(super) thread_factory: ThreadFactory,

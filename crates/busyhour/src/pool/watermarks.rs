@@ -205,6 +205,8 @@ impl Shared {
     pub(super) fn look_at(&self, marks: &PoolWatermarks) {
         let mut next = marks.look(|| self.queued_len());
         while let Some(alert) = next {
+            #[cfg(feature = "tracing")]
+            crate::trace::pool_crossed(&self.name, alert.mark == Watermark::High, alert.queued_len);
             for hook in &marks.hooks {
                 self.isolate(|| hook(&alert));
             }

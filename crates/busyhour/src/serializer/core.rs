@@ -322,6 +322,8 @@ impl Core {
         }
         let next = || crossed.and_then(|named_state| named_state.next_to_tell());
         while let Some((marks, alert)) = next() {
+            #[cfg(feature = "tracing")]
+            alert.trace(&self.pool().name);
             for hook in &marks.hooks {
                 self.pool().isolate(|| hook(&alert));
             }

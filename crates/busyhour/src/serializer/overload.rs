@@ -26,6 +26,15 @@ pub struct QueueAlert {
     pub missed_before: u64,
 }
 
+impl QueueAlert {
+    #[cfg(feature = "tracing")]
+    pub(super) fn trace(&self, pool: &str) {
+        let name = (&*self.serializer.name, self.serializer.number);
+        let queue = (self.mark == Watermark::High, self.queued_len);
+        crate::trace::serializer_crossed(pool, name, queue, self.running);
+    }
+}
+
 /// Receives alerts, one at a time, in the order of the crossings. Runs on the
 /// pushing thread or on a worker, and must be short.
 pub type QueueAlertHook = Arc<dyn Fn(&QueueAlert) + Send + Sync>;

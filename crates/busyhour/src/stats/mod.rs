@@ -11,6 +11,8 @@ mod histogram;
 mod keyed;
 #[cfg(feature = "pool")]
 mod pool;
+#[cfg(feature = "metrics")]
+mod recorded;
 #[cfg(feature = "pool")]
 mod serializer;
 #[cfg(feature = "timer")]

@@ -17,7 +17,7 @@ impl<E: Event> Shard<E> {
 
     /// Fills the batch with every change of this shard that the subscriber has
     /// missed, or with the last value of every key if it wants all of the
-    /// shard, and makes it follow.
+    /// shard, and makes it follow. Returns how many changes it has lost.
     ///
     /// What was offered before it began to lag is in its mailbox, so that comes
     /// first; what changed since comes from the cache; what changes later is
@@ -27,9 +27,9 @@ impl<E: Event> Shard<E> {
         subscriber: &Arc<Subscriber<E>>,
         whole: bool,
         batch: &mut Items<E>,
-    ) {
+    ) -> u64 {
         let Some(missed) = self.follow(subscriber, whole, batch) else {
-            return;
+            return 0;
         };
         let Missed {
             lag,
@@ -55,6 +55,7 @@ impl<E: Event> Shard<E> {
         panics.drop(purged);
         // Before a panic goes on, since the subscriber already follows.
         subscriber.mailbox().caught_up();
+        lag.lost
     }
 
     fn follow(

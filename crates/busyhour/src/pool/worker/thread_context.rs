@@ -117,6 +117,8 @@ impl<'a> ThreadContext<'a> {
     #[cold]
     pub(in crate::pool) fn count_panic(self, payload: Box<dyn Any + Send>) {
         self.metrics().add(|metrics| &metrics.panicked, 1);
+        #[cfg(feature = "tracing")]
+        crate::trace::panicked(&self.shared.name, &*payload);
         if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             mem::forget(second);
         }

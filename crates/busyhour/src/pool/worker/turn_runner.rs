@@ -92,6 +92,26 @@ impl<'a> TurnRunner<'a> {
 
     #[inline(always)]
     fn run(&mut self, next: Option<Runnable>) -> bool {
+        #[cfg(feature = "tracing")]
+        let began = self.turn_clock.now();
+        let is_any = self.run_any(next);
+        #[cfg(feature = "tracing")]
+        self.tell_if_long(began);
+        is_any
+    }
+
+    /// The clock is read after a long turn, at the latest after some short ones.
+    #[cfg(feature = "tracing")]
+    #[inline(always)]
+    fn tell_if_long(&self, began: Instant) {
+        let nanos = self.turn_clock.now().nanos_since(began);
+        if nanos > crate::trace::LONG_TURN_NS {
+            crate::trace::took_long(&self.shared.name, self.current.worker.number, nanos);
+        }
+    }
+
+    #[inline(always)]
+    fn run_any(&mut self, next: Option<Runnable>) -> bool {
         match next {
             Some(Runnable::Fifo) => self.run_fifo(),
             Some(Runnable::Entity(token)) => self.run_entity(token),
