@@ -622,7 +622,6 @@ pub const WITHOUT_EXAMPLE: &[&str] = &[
     "SerializerGroupStats",
     "SerializerId",
     "SerializerStats",
-    "Snapshot",
     "SubscriptionFilter",
     "SubscriptionStats",
     "Suspension",

@@ -97,7 +97,11 @@ impl Operation {
     /// About all nodes of a cluster.
     pub(super) fn across_nodes(self) -> Self {
         let about = "In a cluster: what this node has, instead of what all have";
-        self.query("node", json!({ "type": "string" }), about)
+        let asked = self.query("node", json!({ "type": "string" }), about);
+        match asked.answers.iter().any(|answer| answer.status == 404) {
+            true => asked,
+            false => asked.refused(404, "No node of the cluster that lives has that name"),
+        }
     }
 
     /// A list that is cut.
