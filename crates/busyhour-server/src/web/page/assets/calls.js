@@ -29,9 +29,12 @@ export function show(place, { signal }) {
     live.replaceChildren(silentNodes(page) ?? "", made);
   });
 
+  let turns = 0;
   async function draw(after) {
+    // An answer that comes after a later one was asked for is of no use.
+    const turn = ++turns;
     const page = await attempt(() => get(query("/call-records", { ...wanted, limit: PAGE, after }), { signal }));
-    if (!page) return;
+    if (!page || turn !== turns) return;
     shownRows = after ? shownRows.concat(page.call_records) : page.call_records;
     const head = h("header", {}, h("h2", {}, "Ended"), h("span", { className: "spacer" }),
       h("button", { type: "button", onclick: () => attempt(() => download(query("/call-records", { ...wanted, format: "csv", limit: 100000 }), "calls.csv")) }, "Save as CSV"));

@@ -11,9 +11,12 @@ export function show(place, { signal }) {
   const before = [];
   let after;
 
+  let turns = 0;
   async function draw() {
+    // An answer that comes after a later one was asked for is of no use.
+    const turn = ++turns;
     const page = await attempt(() => get(query("/mailboxes", { after, limit: PAGE }), { signal }));
-    if (!page) return;
+    if (!page || turn !== turns) return;
     if (!page.mailboxes.length) {
       list.replaceChildren(empty("No mailboxes yet", "A voice mail system sets what waits in a mailbox over HTTP or by PUBLISH; then the lamps of its telephones light."));
       return;

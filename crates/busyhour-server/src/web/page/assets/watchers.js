@@ -10,9 +10,12 @@ export function show(place, { signal }) {
   const before = [];
   const list = h("section", { className: "panel flush" });
 
+  let turns = 0;
   async function draw() {
+    // An answer that comes after a later one was asked for is of no use.
+    const turn = ++turns;
     const page = await attempt(() => get(query("/watchers", { ...wanted, limit: PAGE }), { signal }));
-    if (!page) return;
+    if (!page || turn !== turns) return;
     if (!page.watchers.length) {
       list.replaceChildren(silentNodes(page) ?? "", wanted.search ? empty("No watcher matches", "Search for less.")
         : empty("Nobody watches", "A telephone that shows lamps, presence or message counts subscribes to them, and appears here."));
