@@ -194,7 +194,7 @@ fn warn_of_missing(database: &Path) {
         path = %path.display(),
         event = "journal_is_missing",
         "the journal of the database is not there, although the server did not end in an orderly way: \
-         what was acknowledged in the last second before is lost, unless you put it back"
+         what was acknowledged in the last second before is lost"
     );
 }
 

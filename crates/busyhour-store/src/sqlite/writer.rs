@@ -345,11 +345,11 @@ mod tests {
         assert!(is_acknowledged(&store, vec![row(4)]));
         assert_eq!(found_after_kill(folder.path()), [2, 4]);
         drop(store);
-        assert_eq!(found_after_kill_of_none(folder.path()), [2, 4]);
+        assert_eq!(found_after_end(folder.path()), [2, 4]);
     }
 
-    /// The same after an orderly end, which leaves no log of SQLite.
-    fn found_after_kill_of_none(folder: &Path) -> Vec<u64> {
+    /// What the next start finds after an orderly end, which leaves no log of SQLite.
+    fn found_after_end(folder: &Path) -> Vec<u64> {
         fs::write(folder.join("busyhour.db-wal"), []).unwrap();
         found_after_kill(folder)
     }
