@@ -12,17 +12,8 @@ use std::time::{Duration, Instant};
 #[test]
 fn every_owner_of_a_device_goes_on_with_higher_numbers() {
     let site = Site::new();
-    let nodes = ["alpha", "beta", "gamma"].map(|name| site.node(name));
-    let partition = busyhour_cluster::Partition::of("sip:ada@example.com");
-    for node in &nodes {
-        node.0.wait_for("/cluster/nodes_up", |nodes| nodes == 3);
-    }
-    assert!(nodes[1].register("ada").starts_with("SIP/2.0 200 "));
-    let move_to = |number: usize| move_to(&nodes, partition, number);
-    move_to(2);
-    let mut watcher = Phone::new(&nodes[1].0, 9, "bob");
-    let request = watcher.subscribe_request("ada", "Expires: 600\r\n");
-    assert!(watcher.ask(&request).starts_with("SIP/2.0 200 "));
+    let (nodes, watcher) = watched_at_gamma(&site);
+    let move_to = |number: usize| move_to(&nodes, number);
     let mut last = next_number(&watcher, 0);
     // To nodes with higher numbers, and with lower ones.
     for number in [0, 2, 1, 0, 1, 2] {
@@ -38,16 +29,7 @@ fn every_owner_of_a_device_goes_on_with_higher_numbers() {
 #[test]
 fn a_subscription_whose_row_knows_no_epoch_goes_on_with_higher_numbers() {
     let site = Site::new();
-    let nodes = ["alpha", "beta", "gamma"].map(|name| site.node(name));
-    let partition = busyhour_cluster::Partition::of("sip:ada@example.com");
-    for node in &nodes {
-        node.0.wait_for("/cluster/nodes_up", |nodes| nodes == 3);
-    }
-    assert!(nodes[1].register("ada").starts_with("SIP/2.0 200 "));
-    move_to(&nodes, partition, 2);
-    let mut watcher = Phone::new(&nodes[1].0, 9, "bob");
-    let request = watcher.subscribe_request("ada", "Expires: 600\r\n");
-    assert!(watcher.ask(&request).starts_with("SIP/2.0 200 "));
+    let (nodes, watcher) = watched_at_gamma(&site);
     let mut last = next_number(&watcher, 0);
     site.sql(
         "UPDATE soft_state SET value = regexp_replace(value, '\"run\":[0-9]+,\"epoch\":[0-9]+', '\"run\":90000') \
@@ -55,12 +37,28 @@ fn a_subscription_whose_row_knows_no_epoch_goes_on_with_higher_numbers() {
          DO $$ BEGIN ASSERT 1 = (SELECT count(*) FROM soft_state WHERE value LIKE '%\"run\":90000,%'); END $$",
     );
     for number in [0, 1] {
-        move_to(&nodes, partition, number);
+        move_to(&nodes, number);
         last = next_number(&watcher, last + RUN / 2);
     }
 }
 
-fn move_to(nodes: &[Node; 3], partition: busyhour_cluster::Partition, number: usize) {
+/// Three nodes, of which gamma has Ada, and a telephone that watches her by way of beta.
+fn watched_at_gamma(site: &Site) -> ([Node; 3], Phone) {
+    let nodes = ["alpha", "beta", "gamma"].map(|name| site.node(name));
+    for node in &nodes {
+        node.0.wait_for("/cluster/nodes_up", |nodes| nodes == 3);
+    }
+    assert!(nodes[1].register("ada").starts_with("SIP/2.0 200 "));
+    move_to(&nodes, 2);
+    let mut watcher = Phone::new(&nodes[1].0, 9, "bob");
+    let request = watcher.subscribe_request("ada", "Expires: 600\r\n");
+    assert!(watcher.ask(&request).starts_with("SIP/2.0 200 "));
+    (nodes, watcher)
+}
+
+/// The partition of Ada's address.
+fn move_to(nodes: &[Node; 3], number: usize) {
+    let partition = busyhour_cluster::Partition::of("sip:ada@example.com");
     let name = ["alpha", "beta", "gamma"][number];
     let path = format!("/api/v1/cluster/partitions/{partition}/move/{name}");
     let answer = nodes[0].ask("POST", &path, "");

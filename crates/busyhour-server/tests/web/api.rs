@@ -1,6 +1,9 @@
 //! The HTTP interface with versions: problems, tags, devices and watchers, over real connections.
 
-use crate::exchange::{Silent, open_config};
+use crate::{
+    exchange::{Silent, open_config},
+    waiting::wait_until,
+};
 use busyhour::runtime::Runtime;
 use busyhour_server::{
     server::{Server, ServerConfig},
@@ -9,10 +12,7 @@ use busyhour_server::{
 use busyhour_sip::Flow;
 use busyhour_store::MemoryStore;
 use serde_json::{Value, json};
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 use ureq::Agent;
 
 struct Fixture {
@@ -102,11 +102,8 @@ impl Fixture {
             .copy_from(register.as_bytes())
             .unwrap();
         self.server.message(flow, &buffer);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while self.server.stats().registrar.binding_count == before {
-            assert!(Instant::now() < deadline, "{user} is not registered");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let is_registered = || self.server.stats().registrar.binding_count != before;
+        wait_until(is_registered, || format!("{user} is not registered"));
     }
 }
 

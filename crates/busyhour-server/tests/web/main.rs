@@ -7,6 +7,8 @@ mod exchange;
 #[path = "../support/http_receiver.rs"]
 #[allow(dead_code)] // others use the rest
 mod http_receiver;
+#[path = "../support/waiting.rs"]
+mod waiting;
 mod api;
 mod client;
 mod connections;
