@@ -180,6 +180,45 @@ fn timeouts_that_are_all_cancelled_agree_with_a_map() {
     large.drain();
 }
 
+/// Timers that wait in ranges of slots: whole chunks of slots are emptied and
+/// filled again while older and newer timers with the same deadlines wait.
+#[test]
+fn timers_in_slots_that_empty_and_fill_again_agree_with_a_map() {
+    for step in [1, 7, 1024, 3000] {
+        let (mut large, mut random) = (Large::default(), step);
+        let mut keys: Vec<(u64, u64)> = Vec::new();
+        for round in 0..scaled(40) {
+            let spread = [1, 5, 1_000_000][round as usize % 3];
+            let count = next(&mut random) % 3_000;
+            let deadlines = (0..count).map(|_| 100 + next(&mut random) % spread);
+            let deadlines: Vec<u64> = deadlines.collect();
+            keys.extend(deadlines.into_iter().map(|deadline| large.add(deadline)));
+            // Neighbours, a part of them, or all, so that chunks become empty,
+            // sparse, or stay full.
+            let from = next(&mut random) as usize % keys.len().max(1);
+            let until = keys.len().min(from + next(&mut random) as usize % 5_000);
+            let stays = next(&mut random) % step.min(50) + 1;
+            let cancelled = keys.drain(from..until).collect::<Vec<_>>();
+            for (key, place) in cancelled.into_iter().zip(1..) {
+                match place % stays {
+                    0 if stays > 1 => keys.push(key),
+                    _ => large.cancel(key),
+                }
+                if place % 64 == 0 {
+                    large.check();
+                }
+            }
+            keys.sort_unstable_by_key(|key| key.1);
+            if round % 5 == 4 {
+                (0..keys.len() / 3).for_each(|_| large.pop());
+                keys.retain(|key| large.map.contains_key(key));
+            }
+            large.check();
+        }
+        large.drain();
+    }
+}
+
 #[test]
 fn timers_at_one_instant_run_in_the_order_they_were_added() {
     // Ten million at BUSYHOUR_TEST_SCALE=100.

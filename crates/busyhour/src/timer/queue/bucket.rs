@@ -89,30 +89,33 @@ impl Bucket {
     /// The earliest and the latest deadline.
     pub(super) fn bounds(&self) -> Option<(u64, u64)> {
         let mut bounds = (u64::MAX, 0);
-        let mut widen = |entries: &[TimerEntry]| {
-            for entry in entries {
-                bounds.0 = bounds.0.min(entry.deadline_ns);
-                bounds.1 = bounds.1.max(entry.deadline_ns);
-            }
-        };
+        self.for_each(|entry| {
+            let at = entry.deadline_ns;
+            bounds = (bounds.0.min(at), bounds.1.max(at));
+        });
+        (bounds.0 <= bounds.1).then_some(bounds)
+    }
+
+    /// Visits the entries, in no defined order.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(TimerEntry)) {
         if let Some(open) = &self.back {
-            widen(&open.entries[..self.back_len]);
+            let entries = open.entries[..self.back_len].iter();
+            entries.copied().for_each(&mut visit);
         }
         let older = self.back.as_ref().and_then(|block| block.next.as_deref());
         for chain in [older, self.front.as_deref()] {
             let blocks = std::iter::successors(chain, |block| block.next.as_deref());
-            blocks.for_each(|block| widen(block.entries()));
+            let entries = blocks.flat_map(|block| block.entries());
+            entries.copied().for_each(&mut visit);
         }
-        (bounds.0 <= bounds.1).then_some(bounds)
     }
 
-    /// The latest deadline among the last pushed entries; 0 if there is none.
-    pub(super) fn newest_last_ns(&self) -> u64 {
-        let newest = self
-            .back
-            .iter()
-            .flat_map(|block| &block.entries[..self.back_len]);
-        newest.map(|entry| entry.deadline_ns).max().unwrap_or(0)
+    /// The entries that were pushed last.
+    pub(super) fn newest(&self) -> &[TimerEntry] {
+        match &self.back {
+            Some(block) => &block.entries[..self.back_len],
+            None => &[],
+        }
     }
 
     #[cold]
@@ -179,23 +182,15 @@ impl EntryBlock {
         dead
     }
 
-    /// Drops the dead entries and removes those up to `last_ns`, which are
-    /// expected to be few.
-    pub(super) fn retain_after(
-        &mut self,
-        last_ns: u64,
-        live: &impl Liveness,
-        mut give: impl FnMut(TimerEntry),
-    ) {
+    /// Removes the entries for which `keep` is false; they are expected to be
+    /// few.
+    pub(super) fn retain_entries(&mut self, mut keep: impl FnMut(TimerEntry) -> bool) {
         let mut kept = 0;
         for index in 0..self.len {
             let entry = self.entries[index];
-            self.entries[kept] = entry;
-            let is_later = entry.deadline_ns > last_ns;
-            let is_live = live.is_live(entry);
-            kept += usize::from(is_live & is_later);
-            if !is_later && is_live {
-                give(entry);
+            if keep(entry) {
+                self.entries[kept] = entry;
+                kept += 1;
             }
         }
         self.len = kept;

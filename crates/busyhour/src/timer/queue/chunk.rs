@@ -1,4 +1,4 @@
-use std::{iter, mem::MaybeUninit, num::NonZero, slice};
+use std::{iter, mem::MaybeUninit, num::NonZero, ops::Range, slice};
 
 /// Slots that get and lose their memory together.
 ///
@@ -10,6 +10,8 @@ pub(super) struct Chunk<T> {
     memory: Option<ChunkMemory<T>>,
     /// A number above every stamp that was used in returned memory.
     stamp: u32,
+    /// Differs each time that slots are claimed from it while it is empty.
+    generation: u64,
     /// The slot released last, or [`NO_SLOT`] if all that were released were
     /// claimed again.
     released: u16,
@@ -27,13 +29,80 @@ struct ChunkMemory<T> {
 }
 
 pub(super) struct TimerSlot<T> {
-    /// Even while the timer waits in order, odd otherwise; increases with each
-    /// change. The one entry with the same stamp is the live one.
+    /// Increases with each change, see [`stamps`]. The one entry with the same
+    /// stamp is the live one.
     pub(super) stamp: u32,
-    /// The stamp at the time of the claim, which is even, if `value` is there;
-    /// otherwise twice the slot released before it, and one.
+    /// The stamp at the time of the claim, without the mark of a range and so
+    /// even, if `value` is there; otherwise twice the slot released before it,
+    /// and one.
     claim: u32,
     value: MaybeUninit<T>,
+}
+
+/// Where a timer waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::timer) enum TimerPlace {
+    /// In a range of slots that were claimed one after the other.
+    Range,
+    /// In an entry of its own.
+    Entry,
+    /// Nowhere: it is held.
+    Held,
+}
+
+/// The two low bits of a stamp say where the timer waits; the others are a
+/// number that increases.
+mod stamps {
+    use super::TimerPlace;
+
+    /// Does not wait; its slot may be vacant.
+    const IDLE: u32 = 1;
+    /// Waits in a range, unless it is idle.
+    const RANGE: u32 = 2;
+    const LOW: u32 = IDLE | RANGE;
+
+    pub(super) const FIRST: u32 = IDLE;
+
+    /// The next stamp of a timer that waits in an entry.
+    #[inline]
+    pub(super) const fn next(stamp: u32) -> u32 {
+        (stamp | LOW) + 1
+    }
+
+    #[inline]
+    pub(super) const fn ranged(waiting: u32) -> u32 {
+        waiting | RANGE
+    }
+
+    /// The stamp of the same timer once it has left its range.
+    #[inline]
+    pub(super) const fn unranged(stamp: u32) -> u32 {
+        stamp & !RANGE
+    }
+
+    #[inline]
+    pub(super) const fn idle(stamp: u32) -> u32 {
+        stamp | IDLE
+    }
+
+    #[inline]
+    pub(super) const fn is_idle(stamp: u32) -> bool {
+        stamp & IDLE != 0
+    }
+
+    #[inline]
+    pub(super) const fn is_ranged(stamp: u32) -> bool {
+        stamp & LOW == RANGE
+    }
+
+    #[inline]
+    pub(super) const fn place(stamp: u32) -> TimerPlace {
+        match stamp & LOW {
+            RANGE => TimerPlace::Range,
+            0 => TimerPlace::Entry,
+            _ => TimerPlace::Held,
+        }
+    }
 }
 
 impl<T> Chunk<T> {
@@ -43,7 +112,8 @@ impl<T> Chunk<T> {
     pub(super) const fn new() -> Self {
         Self {
             memory: None,
-            stamp: 1,
+            stamp: stamps::FIRST,
+            generation: 0,
             released: NO_SLOT,
             in_use: 0,
             is_open: false,
@@ -65,48 +135,111 @@ impl<T> Chunk<T> {
         usize::from(self.in_use.wrapping_sub(1)) >= CHUNK_SLOTS - 2
     }
 
-    /// Puts a value that waits for `deadline_ns` into a vacant slot; the chunk
-    /// must not be full. Returns the slot and its stamp.
+    /// Prepares an empty chunk for claims.
+    pub(super) fn begin(&mut self, generation: u64) {
+        debug_assert!(self.is_empty() && self.released == NO_SLOT);
+        let stamp = self.stamp;
+        self.memory
+            .get_or_insert_with(|| ChunkMemory::vacant(stamp));
+        self.generation = generation;
+        self.is_open = true;
+    }
+
     #[inline]
-    pub(super) fn claim(&mut self, deadline_ns: u64, value: T) -> (usize, NonZero<u32>) {
-        debug_assert!(!self.is_full());
-        let memory = match &mut self.memory {
-            Some(memory) => memory,
-            none => none.insert(ChunkMemory::vacant(self.stamp)),
-        };
-        let is_released = self.released != NO_SLOT;
-        let offset = if is_released {
-            self.released
-        } else {
-            self.in_use
-        };
-        let offset = usize::from(offset) % CHUNK_SLOTS;
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether the next slot to claim is the first of those that were not
+    /// claimed since the chunk was empty. The chunk must not be full.
+    #[inline]
+    pub(super) fn is_fresh(&self) -> bool {
+        self.released == NO_SLOT
+    }
+
+    /// Claims that slot, for a timer that waits in a range. Returns the slot and
+    /// the stamp of its claim.
+    #[inline]
+    pub(super) fn claim_fresh(&mut self, deadline_ns: u64, value: T) -> (usize, NonZero<u32>) {
+        debug_assert!(!self.is_full() && self.is_fresh());
+        let memory = self.memory.as_mut().expect(BEGUN);
+        let offset = usize::from(self.in_use) % CHUNK_SLOTS;
         let slot = &mut memory.slots[offset];
-        if is_released {
-            self.released = slot.next_released();
-        }
-        let stamp = slot.stamp + 1;
+        let claim = stamps::next(slot.stamp);
         *slot = TimerSlot {
-            stamp,
-            claim: stamp,
+            stamp: stamps::ranged(claim),
+            claim,
             value: MaybeUninit::new(value),
         };
         memory.deadlines_ns[offset] = deadline_ns;
         self.in_use += 1;
-        (offset, NonZero::new(stamp).expect(NOT_RETIRED))
+        (offset, NonZero::new(claim).expect(NOT_RETIRED))
     }
 
-    /// Takes the value out of an occupied slot, and whether it waited.
+    /// Claims a slot for a timer that waits in an entry; the chunk must have
+    /// begun and not be full.
     #[inline]
-    pub(super) fn release(&mut self, offset: usize) -> Option<(T, bool)> {
+    pub(super) fn claim(&mut self, deadline_ns: u64, value: T) -> (usize, NonZero<u32>) {
+        debug_assert!(!self.is_full());
+        let memory = self.memory.as_mut().expect(BEGUN);
+        let is_fresh = self.released == NO_SLOT;
+        let offset = if is_fresh { self.in_use } else { self.released };
+        let offset = usize::from(offset) % CHUNK_SLOTS;
+        let slot = &mut memory.slots[offset];
+        if !is_fresh {
+            self.released = slot.next_released();
+        }
+        let claim = stamps::next(slot.stamp);
+        *slot = TimerSlot {
+            stamp: claim,
+            claim,
+            value: MaybeUninit::new(value),
+        };
+        memory.deadlines_ns[offset] = deadline_ns;
+        self.in_use += 1;
+        (offset, NonZero::new(claim).expect(NOT_RETIRED))
+    }
+
+    /// Takes the value out of an occupied slot, and where it waited.
+    #[inline]
+    pub(super) fn release(&mut self, offset: usize) -> Option<(T, TimerPlace)> {
         let slot = &mut self.memory.as_mut()?.slots[offset];
-        let waited = slot.waits();
+        let place = slot.place();
         let value = slot.vacate(self.released)?;
         if slot.stamp < STAMP_RETIRED {
             self.released = offset as u16;
             self.in_use -= 1;
         }
-        Some((value, waited))
+        Some((value, place))
+    }
+
+    /// Takes the timers of the slots in `offsets` that are due up to `last_ns` out
+    /// of their range; gives their offsets, deadlines and stamps.
+    #[inline]
+    pub(super) fn leave_range(
+        &mut self,
+        offsets: Range<usize>,
+        last_ns: u64,
+        mut give: impl FnMut(usize, u64, u32),
+    ) {
+        let Some(memory) = &mut self.memory else {
+            return;
+        };
+        let deadlines = &memory.deadlines_ns[offsets.clone()];
+        let slots = &mut memory.slots[offsets.clone()];
+        for ((slot, deadline_ns), offset) in slots.iter_mut().zip(deadlines).zip(offsets) {
+            if *deadline_ns <= last_ns && slot.is_ranged() {
+                give(offset, *deadline_ns, slot.leave_range());
+            }
+        }
+    }
+
+    /// The deadlines of all slots, vacant ones included.
+    pub(super) fn deadlines_ns(&self) -> &[u64] {
+        match &self.memory {
+            Some(memory) => &*memory.deadlines_ns,
+            None => &[],
+        }
     }
 
     #[inline]
@@ -206,14 +339,54 @@ impl<T> Drop for Values<'_, T> {
 impl<T> TimerSlot<T> {
     #[inline]
     pub(super) fn waits(&self) -> bool {
-        self.stamp % 2 == 0
+        !stamps::is_idle(self.stamp)
     }
 
     /// Whether it is occupied since the claim that gave this stamp.
     #[inline]
     pub(super) fn is_claimed(&self, claimed: NonZero<u32>) -> bool {
-        // Even, so that a slot with this claim is occupied.
-        self.claim == claimed.get() & !1
+        self.claim == claimed.get()
+    }
+
+    /// Whether an entry with this stamp is the live one.
+    #[inline]
+    pub(super) fn has_stamp(&self, stamp: u32) -> bool {
+        stamps::unranged(self.stamp) == stamps::unranged(stamp)
+    }
+
+    #[inline]
+    pub(super) fn place(&self) -> TimerPlace {
+        stamps::place(self.stamp)
+    }
+
+    #[inline]
+    fn is_ranged(&self) -> bool {
+        stamps::is_ranged(self.stamp)
+    }
+
+    /// Takes the timer out of its range; returns the stamp of its entry.
+    #[inline]
+    pub(super) fn leave_range(&mut self) -> u32 {
+        self.stamp = stamps::unranged(self.stamp);
+        self.stamp
+    }
+
+    /// Makes every entry dead; returns the stamp of the next one.
+    #[inline]
+    pub(super) fn wait_again(&mut self) -> u32 {
+        self.stamp = stamps::next(self.stamp);
+        self.stamp
+    }
+
+    /// Makes every entry dead.
+    #[inline]
+    pub(super) fn stop_waiting(&mut self) {
+        self.stamp = stamps::idle(self.stamp);
+    }
+
+    /// Goes back to the stamps that follow the claim.
+    pub(super) fn restart(&mut self) {
+        self.stamp = stamps::idle(self.claim);
     }
 
     /// The stamp of the claim, if it is occupied.
@@ -241,8 +414,7 @@ impl<T> TimerSlot<T> {
             return None;
         }
         self.claim = released_after(before);
-        // Odd, and above what it was.
-        self.stamp = (self.stamp + 1) | 1;
+        self.stamp = stamps::idle(stamps::next(self.stamp));
         // SAFETY: the slot was occupied, which says that the value is there;
         // it is marked as vacant from here on.
         Some(unsafe { self.value.assume_init_read() })
@@ -275,4 +447,5 @@ pub(super) const CHUNK_SLOTS: usize = 1024;
 const NO_SLOT: u16 = CHUNK_SLOTS as u16;
 /// A slot is not used again once its stamp is here.
 const STAMP_RETIRED: u32 = u32::MAX / 2;
+const BEGUN: &str = "a chunk has its memory before slots are claimed from it";
 const NOT_RETIRED: &str = "a slot in use has stamps left";

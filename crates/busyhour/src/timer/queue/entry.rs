@@ -1,3 +1,5 @@
+use super::ranges::{RangedSlots, SlotRange};
+
 /// A waiting timer in the order: its deadline, the slot that holds its value,
 /// and the stamp that the slot had when the timer was put in order.
 ///
@@ -28,6 +30,32 @@ impl Liveness for AllLive {
     #[inline]
     fn is_live(&self, _: TimerEntry) -> bool {
         true
+    }
+}
+
+/// The slots, where it is known that no entry is dead.
+pub(in crate::timer) struct NoneDead<'a, S>(pub(in crate::timer) &'a mut S);
+
+impl<S> Liveness for NoneDead<'_, S> {
+    const NONE_DEAD: bool = true;
+
+    #[inline]
+    fn is_live(&self, _: TimerEntry) -> bool {
+        true
+    }
+}
+
+impl<S: RangedSlots> RangedSlots for NoneDead<'_, S> {
+    fn ranged(&self) -> usize {
+        self.0.ranged()
+    }
+
+    fn deadlines_ns(&self, range: SlotRange) -> &[u64] {
+        self.0.deadlines_ns(range)
+    }
+
+    fn leave_range(&mut self, range: SlotRange, last_ns: u64, give: impl FnMut(TimerEntry)) {
+        self.0.leave_range(range, last_ns, give);
     }
 }
 

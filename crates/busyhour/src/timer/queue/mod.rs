@@ -4,6 +4,8 @@ mod timer_queue;
 mod slots;
 mod chunk;
 mod order;
+mod top;
+mod ranges;
 mod run;
 mod rung;
 mod bucket;

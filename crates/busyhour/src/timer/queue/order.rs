@@ -1,10 +1,11 @@
 use super::{
     bucket::{Bucket, EntryBlock, Spare},
     entry::{AllLive, Liveness, TimerEntry},
+    ranges::{RangeKey, RangedSlots},
     run::{LEN_MAX, Run},
     rung::{Rung, RungNext},
+    top::Top,
 };
-use std::mem;
 
 /// The waiting timers in order: by deadline, then by insertion.
 ///
@@ -16,11 +17,13 @@ use std::mem;
 pub(in crate::timer) struct DeadlineOrder {
     /// The earliest live entry, or [`TimerEntry::NONE`].
     first: TimerEntry,
-    /// The number of entries, dead ones included.
+    /// The number of entries, dead ones included, without ranges.
     len: usize,
     /// Deadlines from here on belong to the top; 0 while there is nothing else.
     top_start_ns: u64,
-    top: Bucket,
+    top: Top,
+    /// How many entries the next split of the top takes out.
+    split_len: usize,
     rungs: Vec<Rung>,
     run: Run,
     spare: Spare,
@@ -34,7 +37,8 @@ impl DeadlineOrder {
             first: TimerEntry::NONE,
             len: 0,
             top_start_ns: 0,
-            top: Bucket::new(),
+            top: Top::new(),
+            split_len: SPLIT_LEN_MIN,
             rungs: Vec::new(),
             run: Run::new(),
             spare: Spare::new(),
@@ -46,6 +50,12 @@ impl DeadlineOrder {
     #[inline]
     pub(in crate::timer) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The number of ranges, which take as much memory as entries.
+    #[inline]
+    pub(super) fn range_count(&self) -> usize {
+        self.top.range_count()
     }
 
     /// The earliest live entry.
@@ -60,17 +70,36 @@ impl DeadlineOrder {
         self.first.slot() == slot
     }
 
+    /// Whether a timer with this deadline may wait in a range.
+    #[inline]
+    pub(super) fn is_late(&self, deadline_ns: u64) -> bool {
+        deadline_ns >= self.top_start_ns
+    }
+
     #[inline]
     pub(in crate::timer) fn insert(&mut self, entry: TimerEntry) {
-        let is_only = entry.deadline_ns == u64::MAX && self.first.is_none();
-        if entry.deadline_ns < self.first.deadline_ns || is_only {
-            self.first = entry;
-        }
+        self.compare_with_first(entry);
         self.len += 1;
-        if entry.deadline_ns >= self.top_start_ns {
+        if self.is_late(entry.deadline_ns) {
             self.top.push(entry, &mut self.spare);
         } else {
             self.insert_below_top(entry);
+        }
+    }
+
+    /// Inserts a late timer that waits in its slot, without the entry; whether a
+    /// range began with it.
+    #[inline]
+    pub(super) fn insert_slot(&mut self, entry: TimerEntry, key: RangeKey) -> bool {
+        self.compare_with_first(entry);
+        self.top.push_slot(key, entry.slot(), &mut self.spare)
+    }
+
+    #[inline]
+    fn compare_with_first(&mut self, entry: TimerEntry) {
+        let is_only = entry.deadline_ns == u64::MAX && self.first.is_none();
+        if entry.deadline_ns < self.first.deadline_ns || is_only {
+            self.first = entry;
         }
     }
 
@@ -91,22 +120,22 @@ impl DeadlineOrder {
 
     /// Finds the earliest entry, after the previous one was popped or has died.
     ///
-    /// A caller that knows that no entry is dead passes [`AllLive`], which
-    /// saves a look at each slot.
+    /// A caller that knows that no entry is dead passes the slots in
+    /// [`NoneDead`](super::entry::NoneDead), which saves a look at each slot.
     #[inline]
-    pub(super) fn find_first(&mut self, live: &impl Liveness) {
-        self.len -= self.run.drop_dead(live);
+    pub(super) fn find_first(&mut self, slots: &mut impl RangedSlots) {
+        self.len -= self.run.drop_dead(slots);
         match self.run.last() {
             Some(last) => self.first = last,
-            None => self.fill_run(live),
+            None => self.fill_run(slots),
         }
     }
 
     /// Fills an empty run with the next entries, and finds the earliest in it.
     #[inline(never)]
-    fn fill_run(&mut self, live: &impl Liveness) {
-        while self.refill(live) {
-            self.len -= self.run.drop_dead(live);
+    fn fill_run(&mut self, slots: &mut impl RangedSlots) {
+        while self.refill(slots) {
+            self.len -= self.run.drop_dead(slots);
             if let Some(last) = self.run.last() {
                 self.first = last;
                 return;
@@ -116,21 +145,34 @@ impl DeadlineOrder {
     }
 
     /// Finds the earliest entry if the previous one has died.
-    pub(super) fn replace_first(&mut self, live: &impl Liveness) {
-        if live.is_live(self.first) {
+    pub(super) fn replace_first(&mut self, slots: &mut impl RangedSlots) {
+        if slots.is_live(self.first) {
             return;
         }
-        self.len -= self.run.drop_dead(live);
+        self.len -= self.run.drop_dead(slots);
         let is_all_unsorted = self.is_unsorted() && self.rungs.is_empty();
-        if is_all_unsorted && self.top.len() > LEN_MAX {
-            self.split_top(live);
+        if is_all_unsorted && self.top.entry_count() + slots.ranged() > SORTED_MAX {
+            self.split_top(slots);
         }
-        self.find_first(live);
+        self.find_first(slots);
+    }
+
+    /// Takes all timers out of the top; each has an entry then.
+    fn take_top(&mut self, slots: &mut impl RangedSlots) -> Bucket {
+        if let Some(entries) = self.top.take_entries() {
+            return entries;
+        }
+        self.len -= self.top.entry_count();
+        let mut entries = Bucket::new();
+        let push = |entry, spare: &mut Spare| entries.push(entry, spare);
+        self.top.drain(slots, &mut self.spare, push);
+        self.len += entries.len();
+        entries
     }
 
     /// Drops every dead entry. What is left is unsorted again.
     #[cold]
-    pub(super) fn purge(&mut self, live: &impl Liveness) {
+    pub(super) fn purge(&mut self, slots: &mut impl RangedSlots) {
         let mut all = Bucket::new();
         for entry in self.run.drain() {
             all.push(entry, &mut self.spare);
@@ -139,11 +181,11 @@ impl DeadlineOrder {
             self.move_all(rung, &mut all);
         }
         let mut first = TimerEntry::NONE;
-        let mut top = mem::take(&mut self.top);
+        let mut top = self.take_top(slots);
         self.top_start_ns = 0;
         for bucket in [&mut all, &mut top] {
             while let Some(mut block) = bucket.take_block() {
-                self.len -= block.retain(live);
+                self.len -= block.retain(slots);
                 first = block
                     .entries()
                     .iter()
@@ -153,6 +195,7 @@ impl DeadlineOrder {
             }
         }
         self.first = first;
+        self.split_len = SPLIT_LEN_MIN;
         self.trim();
     }
 
@@ -161,9 +204,8 @@ impl DeadlineOrder {
         (self.first, self.len) = (TimerEntry::NONE, 0);
         self.top_start_ns = 0;
         self.run.clear();
-        while let Some(block) = self.top.take_block() {
-            self.spare.put(block);
-        }
+        self.top.clear(&mut self.spare);
+        self.split_len = SPLIT_LEN_MIN;
         while self.drop_rung() {}
         self.spare_buckets.truncate(1);
         self.spare.trim(0);
@@ -176,19 +218,26 @@ impl DeadlineOrder {
 
     /// Takes the few earliest entries out of an unsorted top. If most timers
     /// are cancelled, the others never need to be sorted.
-    fn split_top(&mut self, live: &impl Liveness) {
-        let from_ns = self.first.deadline_ns;
-        let span_ns = self.top.newest_last_ns().saturating_sub(from_ns);
-        let last_ns = from_ns + span_ns / (self.top.len() / SPLIT_LEN).max(1) as u64;
-        let (mut early, mut all) = (Bucket::new(), mem::take(&mut self.top));
-        let before = all.len();
-        while let Some(mut block) = all.take_block() {
-            block.retain_after(last_ns, live, |entry| early.push(entry, &mut self.spare));
-            self.top.append(block, &mut self.spare);
+    ///
+    /// Each split takes more than the one before, so that there are few if the
+    /// timers are cancelled in their order.
+    fn split_top(&mut self, slots: &mut impl RangedSlots) {
+        if self.top.is_sparse(slots) {
+            let mut entries = self.take_top(slots);
+            while let Some(block) = entries.take_block() {
+                self.top.append(block, &mut self.spare);
+            }
         }
-        self.len -= before - self.top.len() - early.len();
+        let before = self.top.entry_count();
+        let from_ns = self.first.deadline_ns;
+        let span_ns = self.top.newest_last_ns(slots).saturating_sub(from_ns);
+        let parts = (before + slots.ranged()) / self.split_len;
+        let last_ns = from_ns + span_ns / parts.max(1) as u64;
+        let early = self.top.take_until(last_ns, slots, &mut self.spare);
+        self.len = self.len - before + self.top.entry_count() + early.len();
+        self.split_len = self.split_len.saturating_mul(SPLIT_GROWTH);
         self.top_start_ns = last_ns.saturating_add(1);
-        self.open(early, live);
+        self.open(early, slots);
         self.trim();
     }
 
@@ -222,19 +271,19 @@ impl DeadlineOrder {
 
     /// Puts the next entries into the run, or splits their time into finer
     /// buckets; `false` if there are none.
-    fn refill(&mut self, live: &impl Liveness) -> bool {
+    fn refill(&mut self, slots: &mut impl RangedSlots) -> bool {
         let Some(rung) = self.rungs.last_mut() else {
-            return self.open_top(live);
+            return self.open_top(slots);
         };
         match rung.next(LEN_MAX) {
             None => {
                 self.drop_rung();
             }
             Some(RungNext::Bucket(bucket)) => {
-                self.open(bucket, live);
+                self.open(bucket, slots);
             }
             Some(RungNext::Equal(block)) => {
-                self.gather(block, live);
+                self.gather(block, slots);
                 self.run.fill();
             }
         }
@@ -242,16 +291,41 @@ impl DeadlineOrder {
         true
     }
 
-    fn open_top(&mut self, live: &impl Liveness) -> bool {
-        let top = mem::take(&mut self.top);
-        if top.is_empty() {
+    fn open_top(&mut self, slots: &mut impl RangedSlots) -> bool {
+        if self.top.is_empty() {
             return false;
         }
-        let last_ns = self.open(top, live);
+        let last_ns = match self.top.take_entries() {
+            Some(entries) => self.open(entries, slots),
+            None => self.open_ranges(slots),
+        };
         // From now on, entries with the last deadline may go to the top, since
         // they come after those already there.
         self.top_start_ns = last_ns;
         true
+    }
+
+    /// Does the same as [`DeadlineOrder::open`] with a top that has ranges.
+    fn open_ranges(&mut self, slots: &mut impl RangedSlots) -> u64 {
+        let entry_count = self.top.entry_count();
+        let count = entry_count + slots.ranged();
+        self.len -= entry_count;
+        if count <= LEN_MAX {
+            let run = &mut self.run;
+            let gather = |entry, _: &mut Spare| run.gather_one(entry);
+            self.top.drain(slots, &mut self.spare, gather);
+            self.run.fill();
+            self.len += self.run.len();
+            return self.run.latest_ns();
+        }
+        let (first_ns, last_ns) = self.top.bounds(slots, &mut self.spare);
+        let buckets = self.spare_buckets.pop().unwrap_or_default();
+        let mut rung = Rung::new(first_ns, last_ns, count, buckets);
+        let push = |entry, spare: &mut Spare| rung.push(entry, spare);
+        self.top.drain(slots, &mut self.spare, push);
+        self.len += rung.len();
+        self.rungs.push(rung);
+        last_ns
     }
 
     /// Sorts a bucket, or splits it into finer ones if it is large; returns the
@@ -323,8 +397,13 @@ impl DeadlineOrder {
     }
 }
 
-/// How many entries are taken out of an unsorted top.
-const SPLIT_LEN: usize = 48;
+/// An unsorted top of more timers than this is not sorted as a whole when the
+/// earliest is cancelled.
+const SORTED_MAX: usize = 32;
+/// How many timers the first split takes out of an unsorted top, and by how much
+/// that grows.
+const SPLIT_LEN_MIN: usize = 16;
+const SPLIT_GROWTH: usize = 4;
 /// A run longer than this makes room by becoming a rung.
 const RUN_LEN_MAX: usize = 2 * LEN_MAX;
 const SPARE_BUCKETS_MAX: usize = 4;

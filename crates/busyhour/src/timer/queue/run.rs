@@ -74,6 +74,11 @@ impl Run {
         self.gathered.extend_from_slice(entries);
     }
 
+    /// The same for one entry.
+    pub(super) fn gather_one(&mut self, entry: TimerEntry) {
+        self.gathered.push(entry);
+    }
+
     /// Makes the run, which must be empty, from the gathered entries.
     pub(super) fn fill(&mut self) {
         self.sort_gathered();

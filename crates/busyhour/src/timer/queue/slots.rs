@@ -1,6 +1,7 @@
 use super::{
-    chunk::{CHUNK_SLOTS, Chunk, TimerSlot},
+    chunk::{CHUNK_SLOTS, Chunk, TimerPlace, TimerSlot},
     entry::{Liveness, TimerEntry},
+    ranges::{GENERATIONS, RangeKey, RangedSlots, SlotRange},
 };
 use std::{fmt, num::NonZero, ops::Range};
 
@@ -26,6 +27,10 @@ impl QueueHandle {
 
     pub(super) fn slot(self) -> u32 {
         self.slot
+    }
+
+    pub(super) fn claimed(self) -> u32 {
+        self.claimed.get()
     }
 
     /// The handle as a number, for languages that cannot hold the type; never 0.
@@ -74,14 +79,60 @@ pub(in crate::timer) struct TimerSlots<T> {
     rested: Vec<u32>,
     /// Chunks without memory.
     bare: Vec<u32>,
+    /// The last one of `open`; [`NO_CHUNK`] if there is none.
+    claimed_from: usize,
+    /// How many chunks have begun.
+    generations: u64,
     occupied: usize,
+    /// Those whose timers wait in an entry.
+    with_entry: usize,
+    /// Those whose timers do not wait. The others wait in ranges.
+    held: usize,
 }
 
 impl<T> Liveness for TimerSlots<T> {
     #[inline]
     fn is_live(&self, entry: TimerEntry) -> bool {
         let slot = self.slot(entry.slot());
-        slot.is_some_and(|slot| slot.stamp == entry.stamp())
+        slot.is_some_and(|slot| slot.has_stamp(entry.stamp()))
+    }
+}
+
+impl<T> RangedSlots for TimerSlots<T> {
+    fn ranged(&self) -> usize {
+        self.occupied - self.with_entry - self.held
+    }
+
+    fn deadlines_ns(&self, range: SlotRange) -> &[u64] {
+        let (number, offset) = split(range.first);
+        match self.chunks.get(number) {
+            Some(chunk) if chunk.generation() == range.generation => {
+                let all = chunk.deadlines_ns();
+                all.get(offset..offset + range.len).unwrap_or_default()
+            }
+            _ => &[],
+        }
+    }
+
+    #[inline]
+    fn leave_range(&mut self, range: SlotRange, last_ns: u64, mut give: impl FnMut(TimerEntry)) {
+        let (number, offset) = split(range.first);
+        let Some(chunk) = self.chunks.get_mut(number) else {
+            return;
+        };
+        if chunk.generation() != range.generation {
+            return;
+        }
+        let (first_of_chunk, with_entry) = (range.first - offset as u32, &mut self.with_entry);
+        let offsets = offset..offset + range.len;
+        chunk.leave_range(offsets, last_ns, |offset, deadline_ns, stamp| {
+            *with_entry += 1;
+            give(TimerEntry::new(
+                deadline_ns,
+                first_of_chunk + offset as u32,
+                stamp,
+            ));
+        });
     }
 }
 
@@ -92,14 +143,54 @@ impl<T> TimerSlots<T> {
             open: Vec::new(),
             rested: Vec::new(),
             bare: Vec::new(),
+            claimed_from: NO_CHUNK,
+            generations: 0,
             occupied: 0,
+            with_entry: 0,
+            held: 0,
         }
     }
 
     /// The number of occupied slots.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn occupied(&self) -> usize {
         self.occupied
+    }
+
+    /// The occupied slots whose timers wait.
+    #[inline]
+    pub(super) fn waiting(&self) -> usize {
+        self.occupied - self.held
+    }
+
+    /// Those that wait in an entry.
+    #[inline]
+    pub(super) fn with_entry(&self) -> usize {
+        self.with_entry
+    }
+
+    /// Whether the next slot can be claimed by [`TimerSlots::claim_fresh`].
+    #[inline]
+    pub(super) fn has_fresh(&self) -> bool {
+        let chunk = self.chunks.get(self.claimed_from);
+        chunk.is_some_and(|chunk| chunk.is_fresh())
+    }
+
+    /// Puts a value that waits for `deadline_ns` into the next of the slots that
+    /// were not claimed since their chunk was empty. Also returns the place in a
+    /// range. [`TimerSlots::has_fresh`] must be true.
+    #[inline]
+    pub(super) fn claim_fresh(&mut self, deadline_ns: u64, value: T) -> (QueueHandle, RangeKey) {
+        let number = self.claimed_from;
+        let chunk = &mut self.chunks[number];
+        let (offset, claimed) = chunk.claim_fresh(deadline_ns, value);
+        let key = RangeKey::new(chunk.generation(), offset);
+        if chunk.is_full() {
+            self.close_chunk();
+        }
+        self.occupied += 1;
+        let slot = (number * CHUNK_SLOTS + offset) as u32;
+        (QueueHandle { slot, claimed }, key)
     }
 
     /// Puts a value that waits for `deadline_ns` into a vacant slot.
@@ -109,35 +200,39 @@ impl<T> TimerSlots<T> {
         deadline_ns: u64,
         value: T,
     ) -> (QueueHandle, TimerEntry) {
-        let number = match self.open.last() {
-            Some(number) => *number,
-            None => self.begin_chunk(),
-        };
-        let chunk = &mut self.chunks[number as usize];
+        if self.claimed_from == NO_CHUNK {
+            self.begin_chunk();
+        }
+        let number = self.claimed_from;
+        let chunk = &mut self.chunks[number];
         let (offset, claimed) = chunk.claim(deadline_ns, value);
         if chunk.is_full() {
-            chunk.is_open = false;
-            self.open.pop();
+            self.close_chunk();
         }
         self.occupied += 1;
-        let slot = number * CHUNK_SLOTS as u32 + offset as u32;
-        let handle = QueueHandle { slot, claimed };
-        (handle, TimerEntry::new(deadline_ns, slot, claimed.get()))
+        self.with_entry += 1;
+        let slot = (number * CHUNK_SLOTS + offset) as u32;
+        let entry = TimerEntry::new(deadline_ns, slot, claimed.get());
+        (QueueHandle { slot, claimed }, entry)
     }
 
-    /// Takes the value out, and whether it waited, in which case its entry is
-    /// dead now; `None` if the handle is out of date.
+    /// Takes the value out; its entry, if there is one, is dead now. `None` if
+    /// the handle is out of date.
     #[inline]
-    pub(super) fn release(&mut self, handle: QueueHandle) -> Option<(T, bool)> {
+    pub(super) fn release(&mut self, handle: QueueHandle) -> Option<T> {
         let (number, offset) = split(handle.slot);
         let chunk = self.chunks.get_mut(number)?;
         if !chunk.slot(offset)?.is_claimed(handle.claimed) {
             return None;
         }
-        let released = chunk.release(offset)?;
+        let (value, place) = chunk.release(offset)?;
         let is_at_an_edge = chunk.is_at_an_edge();
-        self.after_release(number, is_at_an_edge);
-        Some(released)
+        self.occupied -= 1;
+        self.leave(place);
+        if is_at_an_edge {
+            self.note_edge(number);
+        }
+        Some(value)
     }
 
     /// Takes the value that an entry from the order stands for.
@@ -145,9 +240,14 @@ impl<T> TimerSlots<T> {
     pub(super) fn release_entry(&mut self, entry: TimerEntry) -> Option<T> {
         let (number, offset) = split(entry.slot());
         let chunk = self.chunks.get_mut(number)?;
-        let (value, _) = chunk.release(offset)?;
+        let (value, place) = chunk.release(offset)?;
+        debug_assert_eq!(place, TimerPlace::Entry);
         let is_at_an_edge = chunk.is_at_an_edge();
-        self.after_release(number, is_at_an_edge);
+        self.occupied -= 1;
+        self.with_entry -= 1;
+        if is_at_an_edge {
+            self.note_edge(number);
+        }
         Some(value)
     }
 
@@ -168,8 +268,10 @@ impl<T> TimerSlots<T> {
         deadline_ns: u64,
     ) -> Option<TimerEntry> {
         let slot = self.current_mut(handle)?;
-        slot.stamp = (slot.stamp | 1) + 1;
-        let entry = TimerEntry::new(deadline_ns, handle.slot, slot.stamp);
+        let place = slot.place();
+        let entry = TimerEntry::new(deadline_ns, handle.slot, slot.wait_again());
+        self.leave(place);
+        self.with_entry += 1;
         let (number, offset) = split(handle.slot);
         *self.chunks[number].deadline_mut(offset)? = deadline_ns;
         Some(entry)
@@ -184,7 +286,27 @@ impl<T> TimerSlots<T> {
     /// Separates a timer from its entry, which is then dead.
     pub(super) fn stop_waiting(&mut self, handle: QueueHandle) {
         if let Some(slot) = self.current_mut(handle) {
-            slot.stamp |= 1;
+            let place = slot.place();
+            slot.stop_waiting();
+            self.leave(place);
+            self.held += 1;
+        }
+    }
+
+    /// Counts a timer that is no longer in `place`.
+    #[inline]
+    fn leave(&mut self, place: TimerPlace) {
+        if place != TimerPlace::Range {
+            self.leave_entry_or_hold(place);
+        }
+    }
+
+    /// Not inline, so that timers in ranges pay nothing for the others.
+    #[inline(never)]
+    fn leave_entry_or_hold(&mut self, place: TimerPlace) {
+        match place {
+            TimerPlace::Held => self.held -= 1,
+            TimerPlace::Entry | TimerPlace::Range => self.with_entry -= 1,
         }
     }
 
@@ -192,7 +314,7 @@ impl<T> TimerSlots<T> {
     /// even a dead one.
     pub(super) fn restart(&mut self, handle: QueueHandle) {
         if let Some(slot) = self.current_mut(handle) {
-            slot.stamp = handle.claimed.get() + 1;
+            slot.restart();
         }
     }
 
@@ -268,12 +390,26 @@ impl<T> TimerSlots<T> {
 
     /// Finds a chunk to claim from: an empty one, or new memory.
     #[cold]
-    fn begin_chunk(&mut self) -> u32 {
+    fn begin_chunk(&mut self) {
         let unused = self.rested.pop().or_else(|| self.bare.pop());
         let number = unused.unwrap_or_else(|| self.new_chunk());
-        self.chunks[number as usize].is_open = true;
+        self.generations = (self.generations + 1) % GENERATIONS;
+        self.chunks[number as usize].begin(self.generations);
         self.open.push(number);
-        number
+        self.claimed_from = number as usize;
+    }
+
+    /// Stops claiming from the current chunk, which is full.
+    #[cold]
+    fn close_chunk(&mut self) {
+        if let Some(full) = self.open.pop() {
+            self.chunks[full as usize].is_open = false;
+        }
+        self.claim_from_last();
+    }
+
+    fn claim_from_last(&mut self) {
+        self.claimed_from = self.open.last().map_or(NO_CHUNK, |last| *last as usize);
     }
 
     fn new_chunk(&mut self) -> u32 {
@@ -286,14 +422,6 @@ impl<T> TimerSlots<T> {
         number as u32
     }
 
-    #[inline]
-    fn after_release(&mut self, number: usize, is_at_an_edge: bool) {
-        self.occupied -= 1;
-        if is_at_an_edge {
-            self.note_edge(number);
-        }
-    }
-
     /// A chunk may have room again, or be empty.
     #[cold]
     fn note_edge(&mut self, number: usize) {
@@ -304,13 +432,15 @@ impl<T> TimerSlots<T> {
         let was_open = chunk.is_open;
         chunk.is_open = !chunk.is_empty();
         if !was_open {
-            return self.open.push(number as u32);
+            self.open.push(number as u32);
+            return self.claim_from_last();
         }
         if chunk.is_open {
             return;
         }
         chunk.reset();
         self.open.retain(|open| *open as usize != number);
+        self.claim_from_last();
         self.rested.push(number as u32);
         self.strip_surplus();
     }
@@ -343,15 +473,20 @@ fn split(slot: u32) -> (usize, usize) {
 const CHUNKS_MAX: usize = (1 << 30) / CHUNK_SLOTS;
 /// Empty chunks keep their memory up to this, and at least one does.
 const RESTED_BYTES: usize = 512 << 10;
-/// A timer with such a stamp has been moved a thousand million times.
-const STAMP_WORN: u32 = u32::MAX - 4;
+/// A timer with such a stamp has been moved five hundred million times.
+const STAMP_WORN: u32 = u32::MAX - 15;
+/// No chunk has this number.
+const NO_CHUNK: usize = usize::MAX;
 
 #[cfg(test)]
 impl<T> TimerSlots<T> {
     /// Takes a timer close to the end of its slot's stamps, with no entry left.
     pub(super) fn wear(&mut self, handle: QueueHandle) {
         if let Some(slot) = self.current_mut(handle) {
-            slot.stamp = STAMP_WORN + 1;
+            let place = slot.place();
+            slot.stamp = STAMP_WORN;
+            self.leave(place);
+            self.with_entry += 1;
         }
     }
 }
@@ -388,7 +523,7 @@ mod tests {
             let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n).0).collect();
             assert!(slots.open.is_empty() && slots.rested.is_empty());
             for n in (0..count).map(|n| n * step % count) {
-                let released = slots.release(handles[n as usize]).map(|(value, _)| value);
+                let released = slots.release(handles[n as usize]);
                 assert_eq!(released, Some(n));
                 let has_room = |chunk: &&Chunk<u64>| !chunk.is_full() && !chunk.is_empty();
                 let open = slots.chunks.iter().filter(has_room).count();
@@ -416,12 +551,12 @@ mod tests {
     #[test]
     fn a_slot_without_a_further_stamp_is_retired_and_its_chunk_stays_in_use() {
         let mut slots = TimerSlots::new();
-        let (first, _) = slots.claim(0, ());
+        let (first, ..) = slots.claim(0, ());
         slots.wear(first);
         assert!(slots.release(first).is_some());
         assert_eq!((slots.occupied(), slots.rested.len()), (0, 0));
         for n in 1..2 * CHUNK_SLOTS as u64 {
-            let (handle, _) = slots.claim(n, ());
+            let (handle, ..) = slots.claim(n, ());
             assert_ne!(handle.slot, first.slot);
         }
         assert!(slots.get(first).is_none());

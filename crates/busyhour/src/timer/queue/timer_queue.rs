@@ -1,5 +1,5 @@
 use super::{
-    entry::{AllLive, TimerEntry},
+    entry::{NoneDead, TimerEntry},
     order::DeadlineOrder,
     slots::{QueueHandle, TimerSlots},
 };
@@ -35,8 +35,6 @@ use std::ops::Range;
 pub struct TimerQueue<T> {
     slots: TimerSlots<T>,
     order: DeadlineOrder,
-    /// Timers that are out of the order but whose values are kept.
-    held: usize,
     /// How many timers may leave before it is time to [tidy up](Self::tidy).
     quiet: usize,
 }
@@ -47,7 +45,6 @@ impl<T> TimerQueue<T> {
         Self {
             slots: TimerSlots::new(),
             order: DeadlineOrder::new(),
-            held: 0,
             quiet: 1,
         }
     }
@@ -59,7 +56,21 @@ impl<T> TimerQueue<T> {
     /// At 2³⁰ timers.
     #[inline]
     pub fn add(&mut self, deadline: Instant, value: T) -> QueueHandle {
-        let (handle, entry) = self.slots.claim(deadline.as_nanos(), value);
+        let deadline_ns = deadline.as_nanos();
+        if self.order.is_late(deadline_ns) && self.slots.has_fresh() {
+            let (handle, key) = self.slots.claim_fresh(deadline_ns, value);
+            let entry = TimerEntry::new(deadline_ns, handle.slot(), handle.claimed());
+            if self.order.insert_slot(entry, key) {
+                self.range_began();
+            }
+            return handle;
+        }
+        self.add_entry(deadline_ns, value)
+    }
+
+    #[inline(never)]
+    fn add_entry(&mut self, deadline_ns: u64, value: T) -> QueueHandle {
+        let (handle, entry) = self.slots.claim(deadline_ns, value);
         self.order.insert(entry);
         handle
     }
@@ -67,10 +78,7 @@ impl<T> TimerQueue<T> {
     /// Removes a timer, waiting or held; `None` if it has left before.
     #[inline]
     pub fn cancel(&mut self, handle: QueueHandle) -> Option<T> {
-        let (value, waited) = self.slots.release(handle)?;
-        if !waited {
-            self.held -= 1;
-        }
+        let value = self.slots.release(handle)?;
         self.one_left(handle);
         Some(value)
     }
@@ -87,9 +95,8 @@ impl<T> TimerQueue<T> {
             return false;
         };
         self.order.insert(entry);
-        match waited {
-            Some(_) => self.one_left(handle),
-            None => self.held -= 1,
+        if waited.is_some() {
+            self.one_left(handle);
         }
         true
     }
@@ -123,7 +130,6 @@ impl<T> TimerQueue<T> {
     pub fn hold_due(&mut self, now: Instant) -> Option<(Instant, QueueHandle)> {
         let entry = self.pop_entry(now)?;
         let handle = self.slots.hold_entry(entry)?;
-        self.held += 1;
         self.find_first();
         Some((Instant::from_nanos(entry.deadline_ns), handle))
     }
@@ -174,7 +180,7 @@ impl<T> TimerQueue<T> {
     /// The number of waiting timers, without held ones.
     #[inline]
     pub fn len(&self) -> usize {
-        self.slots.occupied() - self.held
+        self.slots.waiting()
     }
 
     /// Whether no timer waits.
@@ -206,11 +212,20 @@ impl<T> TimerQueue<T> {
     /// Moves the earliest timer to the end of the run, where it can be popped.
     #[inline]
     fn sort_first(&mut self) {
-        // If there are as many entries as timers, none is dead, and no slot
-        // needs to be checked.
-        match self.order.len() == self.len() {
-            true => self.order.find_first(&AllLive),
-            false => self.order.find_first(&self.slots),
+        // If there are as many entries as timers with one, none is dead, and no
+        // slot needs to be checked.
+        match self.order.len() == self.slots.with_entry() {
+            true => self.order.find_first(&mut NoneDead(&mut self.slots)),
+            false => self.order.find_first(&mut self.slots),
+        }
+    }
+
+    /// Counts a new range like a dead entry, since it takes as much memory.
+    #[cold]
+    fn range_began(&mut self) {
+        self.quiet -= 1;
+        if self.quiet == 0 {
+            self.tidy();
         }
     }
 
@@ -230,16 +245,17 @@ impl<T> TimerQueue<T> {
     #[cold]
     fn tidy(&mut self) {
         let len = self.len();
-        let dead = self.order.len() - len;
+        let dead = self.order.len() + self.order.range_count() - self.slots.with_entry();
         let dead_max = DEAD_RATIO * len + DEAD_MIN;
         if len == 0 {
             self.order.clear();
         } else if dead > dead_max {
-            self.order.purge(&self.slots);
+            self.order.purge(&mut self.slots);
         } else {
-            self.order.replace_first(&self.slots);
+            self.order.replace_first(&mut self.slots);
         }
-        // Each cancel adds one dead entry and removes one timer.
+        // Each cancel adds one dead entry at most and removes one timer, and each
+        // new range counts as one.
         let until_many_dead = dead_max.saturating_sub(dead) / (DEAD_RATIO + 1);
         self.quiet = until_many_dead.max(1);
     }
@@ -249,7 +265,7 @@ impl<T> TimerQueue<T> {
     #[cold]
     fn renew(&mut self, handle: QueueHandle) {
         self.slots.stop_waiting(handle);
-        self.order.purge(&self.slots);
+        self.order.purge(&mut self.slots);
         self.slots.restart(handle);
     }
 }

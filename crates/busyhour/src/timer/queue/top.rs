@@ -1,0 +1,212 @@
+use super::{
+    bucket::{Bucket, EntryBlock, Spare},
+    entry::TimerEntry,
+    ranges::{RangeKey, RangedSlots, SlotRange},
+};
+use std::mem;
+
+/// The late timers, in order of insertion: entries, and ranges of slots.
+#[derive(Debug)]
+pub(super) struct Top {
+    /// Entries, and ranges in the form of entries.
+    bucket: Bucket,
+    /// How many of those are ranges.
+    range_count: usize,
+    /// The slots of these ranges.
+    range_slots: usize,
+    /// The range that grows, after all of the bucket: its first slot, the key of
+    /// that, and the key of the slot that would continue it.
+    growing: u32,
+    growing_begin: RangeKey,
+    growing_end: RangeKey,
+}
+
+impl Top {
+    pub(super) const fn new() -> Self {
+        Self {
+            bucket: Bucket::new(),
+            range_count: 0,
+            range_slots: 0,
+            growing: 0,
+            growing_begin: RangeKey::NONE,
+            growing_end: RangeKey::NONE,
+        }
+    }
+
+    /// The entries, dead ones included.
+    pub(super) fn entry_count(&self) -> usize {
+        self.bucket.len() - self.range_count
+    }
+
+    /// The ranges, those without a timer included.
+    #[inline]
+    pub(super) fn range_count(&self) -> usize {
+        self.range_count + usize::from(self.grows())
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, entry: TimerEntry, spare: &mut Spare) {
+        if self.grows() {
+            self.close_range(spare);
+        }
+        self.bucket.push(entry, spare);
+    }
+
+    /// Adds a timer without an entry; whether a new range began with it.
+    #[inline]
+    pub(super) fn push_slot(&mut self, key: RangeKey, slot: u32, spare: &mut Spare) -> bool {
+        if key == self.growing_end {
+            self.growing_end = key.next();
+            return false;
+        }
+        self.begin_range(key, slot, spare);
+        true
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bucket.is_empty() && !self.grows()
+    }
+
+    /// Adds a block of entries.
+    pub(super) fn append(&mut self, block: Box<EntryBlock>, spare: &mut Spare) {
+        debug_assert!(!self.grows());
+        self.bucket.append(block, spare);
+    }
+
+    /// Whether so many slots of the ranges are empty that a look at all of them
+    /// is too long for the timers in them.
+    pub(super) fn is_sparse(&self, slots: &impl RangedSlots) -> bool {
+        self.range_slots > SPARSE_RATIO * slots.ranged() + SPARSE_MIN
+    }
+
+    /// Takes all live timers out, in order of insertion; each has an entry then.
+    pub(super) fn drain(
+        &mut self,
+        slots: &mut impl RangedSlots,
+        spare: &mut Spare,
+        mut give: impl FnMut(TimerEntry, &mut Spare),
+    ) {
+        self.close_range(spare);
+        let mut items = mem::take(&mut self.bucket);
+        (self.range_count, self.range_slots) = (0, 0);
+        while let Some(block) = items.take_block() {
+            for &item in block.entries() {
+                match SlotRange::of_entry(item) {
+                    Some(range) => {
+                        slots.leave_range(range, u64::MAX, |entry| give(entry, spare));
+                    }
+                    None if slots.is_live(item) => give(item, spare),
+                    None => {}
+                }
+            }
+            spare.put(block);
+        }
+    }
+
+    /// Takes all out, if there are only entries.
+    pub(super) fn take_entries(&mut self) -> Option<Bucket> {
+        (self.range_count() == 0).then(|| mem::take(&mut self.bucket))
+    }
+
+    /// A deadline before which none is, and one after which none is.
+    pub(super) fn bounds(&mut self, slots: &impl RangedSlots, spare: &mut Spare) -> (u64, u64) {
+        self.close_range(spare);
+        let mut bounds = (u64::MAX, 0);
+        let mut widen = |at: u64| bounds = (bounds.0.min(at), bounds.1.max(at));
+        self.bucket
+            .for_each(|item| match SlotRange::of_entry(item) {
+                Some(range) => slots
+                    .deadlines_ns(range)
+                    .iter()
+                    .copied()
+                    .for_each(&mut widen),
+                None => widen(item.deadline_ns),
+            });
+        bounds
+    }
+
+    /// Takes the live timers up to `last_ns` out, which are expected to be few.
+    pub(super) fn take_until(
+        &mut self,
+        last_ns: u64,
+        slots: &mut impl RangedSlots,
+        spare: &mut Spare,
+    ) -> Bucket {
+        self.close_range(spare);
+        let (mut early, mut all) = (Bucket::new(), mem::take(&mut self.bucket));
+        while let Some(mut block) = all.take_block() {
+            block.retain_entries(|item| match SlotRange::of_entry(item) {
+                Some(range) => {
+                    slots.leave_range(range, last_ns, |entry| early.push(entry, spare));
+                    true
+                }
+                None if item.deadline_ns > last_ns => true,
+                None => {
+                    if slots.is_live(item) {
+                        early.push(item, spare);
+                    }
+                    false
+                }
+            });
+            self.bucket.append(block, spare);
+        }
+        early
+    }
+
+    /// The latest deadline among the timers added last; 0 if there is none.
+    pub(super) fn newest_last_ns(&self, slots: &impl RangedSlots) -> u64 {
+        let growing = SlotRange::new(self.growing, self.growing_begin, self.growing_end);
+        let in_ranges = [self.bucket.newest(), &[growing.to_entry()]];
+        let newest = in_ranges.into_iter().flatten().map(|item| {
+            let Some(range) = SlotRange::of_entry(*item) else {
+                return item.deadline_ns;
+            };
+            let deadlines = slots.deadlines_ns(range);
+            let some = deadlines.iter().rev().take(SAMPLE_LEN);
+            some.copied().max().unwrap_or(0)
+        });
+        newest.max().unwrap_or(0)
+    }
+
+    /// Removes all, because no timer is left.
+    pub(super) fn clear(&mut self, spare: &mut Spare) {
+        while let Some(block) = self.bucket.take_block() {
+            spare.put(block);
+        }
+        self.growing_end = RangeKey::NONE;
+        (self.range_count, self.range_slots) = (0, 0);
+    }
+
+    #[inline]
+    fn grows(&self) -> bool {
+        self.growing_end != RangeKey::NONE
+    }
+
+    #[cold]
+    fn begin_range(&mut self, key: RangeKey, slot: u32, spare: &mut Spare) {
+        self.close_range(spare);
+        self.growing = slot;
+        self.growing_begin = key;
+        self.growing_end = key.next();
+    }
+
+    /// Puts the range that grows behind the others.
+    #[inline(never)]
+    fn close_range(&mut self, spare: &mut Spare) {
+        if !self.grows() {
+            return;
+        }
+        let range = SlotRange::new(self.growing, self.growing_begin, self.growing_end);
+        self.bucket.push(range.to_entry(), spare);
+        self.range_count += 1;
+        self.range_slots += range.len;
+        self.growing_end = RangeKey::NONE;
+    }
+}
+
+/// With more slots than this for each timer in a range, and a few more, ranges
+/// are sparse.
+const SPARSE_RATIO: usize = 8;
+const SPARSE_MIN: usize = 1024;
+/// How many of the newest timers are looked at.
+const SAMPLE_LEN: usize = 32;
