@@ -1,25 +1,27 @@
 //! What a durable commit costs, beside the least that it can cost on this disk.
 //!
 //! ```text
-//! cargo run --release -p busyhour-store --example commit_cost -- 3 [FOLDER]
+//! cargo run --release -p busyhour-store --example commit_cost -- 3 [FOLDER | postgres://URL]
 //! ```
 //!
 //! In each of so many rounds, in turn: an append and `fdatasync` on a file of fixed size and on one that grows; SQLite alone,
 //! where each transaction changes one page and its log does not grow; and the store, with one refresh
 //! at a time, 200 new bindings a second, and refreshes of 256 bindings with one of each under way. Printed are
 //! the processor time of the whole process for each, and the time until the commit; medians of the rounds.
+//!
+//! With the URL of an empty database: the rows of the store, on PostgreSQL. Its own processor time is not in them.
 
 use busyhour::clock::UnixTime;
 use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, Lease};
 use busyhour_sip::Flow;
-use busyhour_store::{Change, SqliteOptions, SqliteStore, Store};
+use busyhour_store::{Change, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store};
 use rusqlite::Connection;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     error::Error,
     fs::{self, File},
     os::unix::fs::FileExt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::mpsc,
     thread,
     time::{Duration, Instant},
@@ -37,13 +39,14 @@ struct Cost {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let rounds: usize = arguments.next().map_or(Ok(3), |count| count.parse())?;
-    let around = arguments
-        .next()
-        .map_or_else(std::env::current_dir, |path| Ok(PathBuf::from(path)))?;
-    let folder = around.join(format!("commit-cost-{}", std::process::id()));
+    let place = arguments.next();
     let mut costs = Vec::new();
     for _ in 0..rounds {
-        costs.extend(round(&folder)?);
+        costs.extend(match place.as_deref() {
+            Some(url) if url.starts_with("postgres://") => on_postgres(url)?,
+            Some(folder) => on_disk(Path::new(folder))?,
+            None => on_disk(&std::env::current_dir()?)?,
+        });
     }
     println!(
         "{:<44} {:>9} {:>9} {:>9} {:>9}",
@@ -70,7 +73,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn round(folder: &Path) -> Result<Vec<Cost>, Box<dyn Error>> {
+fn on_postgres(url: &str) -> Result<Vec<Cost>, Box<dyn Error>> {
+    // One after the other, since a database is one store's at a time.
+    let with = |measure: fn(&PostgresStore) -> Result<Cost, Box<dyn Error>>| {
+        measure(&PostgresStore::open(PostgresOptions::new(url)?)?)
+    };
+    Ok(vec![
+        with(|store| one_at_a_time("PostgreSQL, one refresh at a time", store))?,
+        with(|store| at_a_pace("PostgreSQL, 200 new a second", store))?,
+        with(|store| many_under_way("PostgreSQL, 256 refreshes under way", store))?,
+    ])
+}
+
+fn on_disk(around: &Path) -> Result<Vec<Cost>, Box<dyn Error>> {
+    let folder = &around.join(format!("commit-cost-{}", std::process::id()));
     let mut costs = vec![
         in_folder(folder, |folder| {
             appends("floor: append + fdatasync, fixed size", folder, true)
@@ -82,15 +98,15 @@ fn round(folder: &Path) -> Result<Vec<Cost>, Box<dyn Error>> {
     costs.push(in_folder(folder, |folder| {
         one_page_at_a_time("SQLite alone, one page, log of fixed size", folder)
     })?);
-    let options = |folder: &Path| SqliteOptions::new(folder.join("busyhour.db"));
+    let open = |folder: &Path| SqliteStore::open(SqliteOptions::new(folder.join("busyhour.db")));
     costs.push(in_folder(folder, |folder| {
-        one_at_a_time("store, one refresh at a time", options(folder))
+        one_at_a_time("store, one refresh at a time", &open(folder)?)
     })?);
     costs.push(in_folder(folder, |folder| {
-        at_a_pace("store, 200 new a second", options(folder))
+        at_a_pace("store, 200 new a second", &open(folder)?)
     })?);
     costs.push(in_folder(folder, |folder| {
-        many_under_way("store, 256 refreshes under way", options(folder))
+        many_under_way("store, 256 refreshes under way", &open(folder)?)
     })?);
     Ok(costs)
 }
@@ -145,8 +161,7 @@ fn one_page_at_a_time(name: &'static str, folder: &Path) -> Result<Cost, Box<dyn
     Ok(samples.end())
 }
 
-fn one_at_a_time(name: &'static str, options: SqliteOptions) -> Result<Cost, Box<dyn Error>> {
-    let store = SqliteStore::open(options)?;
+fn one_at_a_time(name: &'static str, store: &impl Store) -> Result<Cost, Box<dyn Error>> {
     let (sender, committed) = mpsc::channel();
     let commit = |change: Change| -> Result<(), Box<dyn Error>> {
         let sender = sender.clone();
@@ -169,8 +184,7 @@ fn one_at_a_time(name: &'static str, options: SqliteOptions) -> Result<Cost, Box
     Ok(samples.end())
 }
 
-fn at_a_pace(name: &'static str, options: SqliteOptions) -> Result<Cost, Box<dyn Error>> {
-    let store = SqliteStore::open(options)?;
+fn at_a_pace(name: &'static str, store: &impl Store) -> Result<Cost, Box<dyn Error>> {
     let (sender, committed) = mpsc::channel();
     let mut samples = Samples::begin(name);
     let mut next = Instant::now();
@@ -189,8 +203,7 @@ fn at_a_pace(name: &'static str, options: SqliteOptions) -> Result<Cost, Box<dyn
     Ok(samples.end())
 }
 
-fn many_under_way(name: &'static str, options: SqliteOptions) -> Result<Cost, Box<dyn Error>> {
-    let store = SqliteStore::open(options)?;
+fn many_under_way(name: &'static str, store: &impl Store) -> Result<Cost, Box<dyn Error>> {
     let (sender, committed) = mpsc::channel();
     let send = |change: Change, id: u64| -> Result<(), Box<dyn Error>> {
         let sender = sender.clone();

@@ -22,8 +22,8 @@ pub struct Proxy {
 pub enum Way {
     /// They are forwarded.
     Open,
-    /// They are forwarded up to and including the next COMMIT, then as with
-    /// `Silent`.
+    /// They are forwarded up to and including the next COMMIT, or the next statement that writes a
+    /// group without one, then as with `Silent`.
     OpenUntilCommit,
     /// They are read and not forwarded.
     Silent,
@@ -42,6 +42,8 @@ struct State {
     is_over: bool,
     /// The number of answers that were read and not forwarded.
     lost_answers: u64,
+    /// The names of statements that write a group.
+    writing: Vec<Vec<u8>>,
     open: Vec<(TcpStream, UnixStream)>,
 }
 
@@ -54,6 +56,7 @@ impl Proxy {
             way: Way::Open,
             is_over: false,
             lost_answers: 0,
+            writing: Vec::new(),
             open: Vec::new(),
         };
         let shared = Arc::new(Shared {
@@ -114,24 +117,48 @@ impl Shared {
         self.state.lock().unwrap()
     }
 
-    /// Whether these bytes are forwarded.
-    fn passes(&self, bytes: &[u8], is_answer: bool) -> bool {
+    /// Whether these bytes of a client are forwarded. A client sends whole messages at once.
+    fn passes(&self, bytes: &[u8], is_in_transaction: &mut bool) -> bool {
         let mut state = self.lock();
+        if bytes.starts_with(PARSE) && has(bytes, WRITES_GROUP) {
+            let name = texts(bytes).next().unwrap().to_vec();
+            state.writing.push(name);
+        }
+        *is_in_transaction |= has(bytes, BEGIN) && !bytes.starts_with(PARSE);
+        let statement = texts(bytes).nth(1).filter(|_| bytes.starts_with(BIND));
+        let is_write = statement.is_some_and(|name| state.writing.iter().any(|one| one == name));
+        let is_commit = has(bytes, COMMIT) || is_write && !*is_in_transaction;
+        *is_in_transaction &= !has(bytes, COMMIT) && !has(bytes, ROLLBACK);
         match state.way {
             Way::Open => true,
             Way::OpenUntilCommit => {
-                if !is_answer && bytes.windows(COMMIT.len()).any(|words| words == COMMIT) {
+                if is_commit {
                     state.way = Way::Silent;
                 }
                 true
             }
-            Way::Silent | Way::Closed => {
-                state.lost_answers += u64::from(is_answer);
-                self.changed.notify_all();
-                false
-            }
+            Way::Silent | Way::Closed => false,
         }
     }
+
+    /// Whether an answer is forwarded.
+    fn answers(&self) -> bool {
+        let mut state = self.lock();
+        let passes = matches!(state.way, Way::Open | Way::OpenUntilCommit);
+        state.lost_answers += u64::from(!passes);
+        self.changed.notify_all();
+        passes
+    }
+}
+
+fn has(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|found| found == word)
+}
+
+/// The texts at the beginning of a message.
+fn texts(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let behind_length = bytes.get(5..).unwrap_or_default();
+    behind_length.split(|byte| *byte == 0)
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
@@ -152,12 +179,17 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         drop(state);
         let (client_too, server_too) = (client.try_clone().unwrap(), server.try_clone().unwrap());
         let (there, back) = (shared.clone(), shared.clone());
-        thread::spawn(move || carry(client, server, |bytes| there.passes(bytes, false)));
-        thread::spawn(move || carry(server_too, client_too, |bytes| back.passes(bytes, true)));
+        let mut is_in_transaction = false;
+        thread::spawn(move || {
+            carry(client, server, |bytes| {
+                there.passes(bytes, &mut is_in_transaction)
+            })
+        });
+        thread::spawn(move || carry(server_too, client_too, |_| back.answers()));
     }
 }
 
-fn carry(mut from: impl Read, mut to: impl Write + Ends, passes: impl Fn(&[u8]) -> bool) {
+fn carry(mut from: impl Read, mut to: impl Write + Ends, mut passes: impl FnMut(&[u8]) -> bool) {
     let mut bytes = [0; 65_536];
     // An error ends the connection, too.
     while let Ok(length @ 1..) = from.read(&mut bytes) {
@@ -191,4 +223,11 @@ impl Ends for UnixStream {
     }
 }
 
+/// The types of messages: <https://www.postgresql.org/docs/current/protocol-message-formats.html>.
+const PARSE: &[u8] = b"P";
+const BIND: &[u8] = b"B";
+const BEGIN: &[u8] = b"START TRANSACTION";
 const COMMIT: &[u8] = b"COMMIT";
+const ROLLBACK: &[u8] = b"ROLLBACK";
+/// How a statement begins that counts and writes a group.
+const WRITES_GROUP: &[u8] = b"counted AS";

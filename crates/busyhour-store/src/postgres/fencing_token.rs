@@ -8,9 +8,12 @@
 //! whether a COMMIT whose answer was lost has succeeded: then the group is not written
 //! a second time, which would undo later changes of others.
 
-use super::member_token::{self, MemberToken};
+use super::{
+    group::{BindingStatements, Group},
+    member_token::{self, MemberToken},
+};
 use busyhour_cluster::{Grant, Member};
-use postgres::{Client, Error, GenericClient, Statement, Transaction};
+use postgres::{Client, Error, GenericClient, Transaction};
 
 /// Who writes: one server that has the database for itself, or a node of a cluster.
 #[derive(Debug)]
@@ -29,14 +32,13 @@ pub(super) struct Turn {
 /// What counting a group has found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// It is counted, once the transaction is committed.
+    /// It is counted, and its bindings are written, once the transaction is committed.
     Now,
     /// It was counted before: its COMMIT succeeded, and only the answer was lost.
     Before,
     /// Another server has had a turn since.
     ByAnother,
-    /// The transaction names these grants, which this node does not have; nothing may be
-    /// written.
+    /// It names these grants, which this node does not have.
     NotOurs(Vec<Grant>),
 }
 
@@ -66,16 +68,18 @@ impl FencingToken {
         }
     }
 
-    /// Counts a group in the transaction that writes it; `advance` is [`advance`](Self::advance).
+    /// Counts a group and writes its bindings. Nothing is written unless it is counted
+    /// [now](Counted::Now).
     pub(super) fn count(
         &mut self,
-        transaction: &mut Transaction<'_>,
-        advance: &Statement,
+        client: &mut impl GenericClient,
+        statements: &BindingStatements,
+        group: &Group<'_>,
         grants: &[Grant],
     ) -> Result<Counted, Error> {
         match self {
-            Self::Alone(turn) => turn.count(transaction, advance),
-            Self::Member(token) => token.count(transaction, advance, grants),
+            Self::Alone(turn) => turn.count(client, statements, group),
+            Self::Member(token) => token.count(client, statements, group, grants),
         }
     }
 
@@ -87,11 +91,12 @@ impl FencingToken {
         }
     }
 
-    /// The first statement of each group.
-    pub(super) fn advance(member: Option<Member>) -> &'static str {
+    /// How the statement begins that counts a group, if its first parameter has a number: see
+    /// [`BindingStatements`].
+    pub(super) fn count_sql(member: Option<Member>) -> fn(usize) -> String {
         match member {
-            None => ADVANCE,
-            Some(_) => member_token::ADVANCE,
+            None => count_sql,
+            Some(_) => member_token::count_sql,
         }
     }
 }
@@ -114,22 +119,23 @@ impl Turn {
         Ok(number_of(found) == number_of(self.last))
     }
 
-    /// Counts a group in the transaction that writes it; `advance` is [`ADVANCE`].
     fn count(
         &mut self,
-        transaction: &mut Transaction<'_>,
-        advance: &Statement,
+        client: &mut impl GenericClient,
+        statements: &BindingStatements,
+        group: &Group<'_>,
     ) -> Result<Counted, Error> {
-        if transaction.execute(advance, &[&self.last])? == 1 {
+        let row = group.write_bindings(client, statements, &[&self.last])?;
+        if row.is_counted {
             return Ok(Counted::Now);
         }
-        let found = found(transaction)?;
+        let found = found(client)?;
         if number_of(found) != number_of(self.last) {
             return Ok(Counted::ByAnother);
         }
         match found - self.last {
             1 => Ok(Counted::Before),
-            ..=0 => self.step_back(found, transaction, advance),
+            ..=0 => self.step_back(found, client, statements, group),
             // Only this server counts in its turn, one group at a time.
             2.. => Ok(Counted::ByAnother),
         }
@@ -146,8 +152,9 @@ impl Turn {
     fn step_back(
         &mut self,
         found: i64,
-        transaction: &mut Transaction<'_>,
-        advance: &Statement,
+        client: &mut impl GenericClient,
+        statements: &BindingStatements,
+        group: &Group<'_>,
     ) -> Result<Counted, Error> {
         let groups = self.last - found;
         tracing::error!(
@@ -155,9 +162,10 @@ impl Turn {
             "the database has lost transactions that it had acknowledged"
         );
         self.last = found;
-        match transaction.execute(advance, &[&self.last])? {
-            1 => Ok(Counted::Now),
-            _ => Ok(Counted::ByAnother),
+        let row = group.write_bindings(client, statements, &[&self.last])?;
+        match row.is_counted {
+            true => Ok(Counted::Now),
+            false => Ok(Counted::ByAnother),
         }
     }
 }
@@ -176,11 +184,18 @@ fn number_of(count: i64) -> i64 {
     count >> 40
 }
 
+/// Counts one group behind those that are known. Alone, nothing is granted, and nothing is lost.
+fn count_sql(first: usize) -> String {
+    format!(
+        "counted AS (UPDATE revision SET count = count + 1 \
+        WHERE name = 'group' AND count = ${first} RETURNING 1), \
+        lost AS (SELECT 1::bigint AS place WHERE FALSE)"
+    )
+}
+
 /// A trillion groups a turn, eight million turns.
 const BEGIN: &str = "UPDATE revision SET count = ((count >> 40) + 1) << 40 \
     WHERE name = 'group' RETURNING count";
-/// Counts one group behind those that are known.
-const ADVANCE: &str = "UPDATE revision SET count = count + 1 WHERE name = 'group' AND count = $1";
 const FOUND: &str = "SELECT count FROM revision WHERE name = 'group'";
 /// The row lock keeps other servers from taking the database over until the transaction
 /// ends.

@@ -4,9 +4,13 @@
 //! As alone (`fencing_token.rs`), a count of groups shows whether a COMMIT whose answer was lost
 //! has succeeded.
 
-use super::{fencing_token::Counted, ownership::columns};
+use super::{
+    fencing_token::Counted,
+    group::{BindingStatements, Group},
+    ownership::columns,
+};
 use busyhour_cluster::{Grant, Member};
-use postgres::{Error, GenericClient, Statement, Transaction};
+use postgres::{Error, GenericClient, Transaction};
 
 /// One life of a node, as its commits see it.
 #[derive(Debug)]
@@ -32,31 +36,25 @@ impl MemberToken {
         Ok(self.found(transaction, FOUND_HELD)?.is_some())
     }
 
-    /// Counts a group in the transaction that writes it, if all grants hold; `advance` is
-    /// [`ADVANCE`].
+    /// Counts a group and writes its bindings, if all grants hold.
     pub(super) fn count(
         &mut self,
-        transaction: &mut Transaction<'_>,
-        advance: &Statement,
+        client: &mut impl GenericClient,
+        statements: &BindingStatements,
+        group: &Group<'_>,
         grants: &[Grant],
     ) -> Result<Counted, Error> {
         let (partitions, epochs) = columns(grants);
         let (node, epoch) = self.key();
-        let row = transaction.query_one(
-            advance,
+        let row = group.write_bindings(
+            client,
+            statements,
             &[&node, &epoch, &self.groups, &partitions, &epochs],
         )?;
-        let (is_counted, lost): (bool, Vec<i64>) = (row.try_get(0)?, row.try_get(1)?);
-        if is_counted && lost.is_empty() {
+        if row.is_counted {
             return Ok(Counted::Now);
         }
-        if is_counted {
-            let lost = lost
-                .iter()
-                .filter_map(|place| grants.get(usize::try_from(place - 1).ok()?));
-            return Ok(Counted::NotOurs(lost.copied().collect()));
-        }
-        match self.found(transaction, FOUND)? {
+        match self.found(client, FOUND)? {
             Some(found) if found == self.groups + 1 => Ok(Counted::Before),
             Some(found) if found < self.groups => {
                 let groups = self.groups - found;
@@ -65,7 +63,13 @@ impl MemberToken {
                     "the database has lost transactions that it had acknowledged"
                 );
                 self.groups = found;
-                self.count(transaction, advance, grants)
+                self.count(client, statements, group, grants)
+            }
+            // The life goes on, and only the grants kept the group from being counted.
+            Some(found) if found == self.groups && !row.lost.is_empty() => {
+                let lost = (row.lost.iter())
+                    .filter_map(|place| grants.get(usize::try_from(place - 1).ok()?));
+                Ok(Counted::NotOurs(lost.copied().collect()))
             }
             // Only this life counts here, one group at a time.
             _ => Ok(Counted::ByAnother),
@@ -89,16 +93,23 @@ impl MemberToken {
     }
 }
 
-/// Counts a group behind those that are known, and lists the places of grants that do not hold.
+/// Counts a group behind those that are known, unless grants do not hold, which it lists.
 /// Who is to end this life must wait for the row until the transaction ends, so the owners that
 /// are read here stay as they are.
-pub(super) const ADVANCE: &str = "WITH counted AS (UPDATE cluster_fence SET groups = groups + 1 \
-    WHERE node = $1 AND epoch = $2 AND groups = $3 RETURNING 1) \
-    SELECT EXISTS (SELECT FROM counted), \
-    ARRAY(SELECT place FROM unnest($4::smallint[], $5::bigint[]) WITH ORDINALITY \
-    AS named (partition, epoch, place) WHERE NOT EXISTS (SELECT FROM cluster_partition AS found \
-    WHERE found.partition = named.partition AND found.epoch = named.epoch \
-    AND found.owner = $1 AND found.owner_epoch = $2))";
+pub(super) fn count_sql(first: usize) -> String {
+    let [node, epoch, groups, partitions, epochs] = std::array::from_fn(|place| first + place);
+    format!(
+        "lost AS MATERIALIZED (SELECT place \
+        FROM unnest(${partitions}::smallint[], ${epochs}::bigint[]) WITH ORDINALITY \
+        AS named (partition, epoch, place) WHERE NOT EXISTS (SELECT FROM cluster_partition AS found \
+        WHERE found.partition = named.partition AND found.epoch = named.epoch \
+        AND found.owner = ${node} AND found.owner_epoch = ${epoch})), \
+        counted AS (UPDATE cluster_fence SET groups = groups + 1 \
+        WHERE node = ${node} AND epoch = ${epoch} AND groups = ${groups} \
+        AND NOT EXISTS (SELECT FROM lost) RETURNING 1)"
+    )
+}
+
 const FOUND: &str = "SELECT groups FROM cluster_fence WHERE node = $1 AND epoch = $2";
 const FOUND_HELD: &str =
     "SELECT groups FROM cluster_fence WHERE node = $1 AND epoch = $2 FOR SHARE";

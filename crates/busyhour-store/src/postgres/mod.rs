@@ -2,7 +2,7 @@
 //!
 //! The session holds an advisory lock, so that the session that can write is the one
 //! server of this database. When the session breaks, it is unknown whether the last
-//! COMMIT succeeded. So the group is kept until the next session, which sees by the
+//! group was committed. So the group is kept until the next session, which sees by the
 //! count of groups whether it was written, and writes it if not (`fencing_token.rs`).
 //! The changes behind it were never sent; after a while they are refused, and are
 //! certainly not stored. If another server has had the database in between, this server
@@ -51,7 +51,7 @@ pub use ownership::{JoinError, PostgresOwnership};
 
 /// A PostgreSQL database that one server holds.
 ///
-/// A commit is durable when PostgreSQL has answered COMMIT; how durable depends on
+/// A commit is durable when PostgreSQL has answered; how durable depends on
 /// `synchronous_commit`, which is `on` for
 /// [`Durability::Full`](super::Durability::Full) and `off` for
 /// [`Durability::Process`](super::Durability::Process).

@@ -75,8 +75,8 @@ impl Session {
         if options.member.is_some() {
             client.batch_execute(END_IF_IDLE).map_err(wrap)?;
         }
-        let advance = FencingToken::advance(options.member);
-        let statements = Statements::prepare(&mut client, advance).map_err(wrap)?;
+        let count = FencingToken::count_sql(options.member);
+        let statements = Statements::prepare(&mut client, count).map_err(wrap)?;
         Ok(Self { client, statements })
     }
 
@@ -88,31 +88,30 @@ impl Session {
     ) -> Result<Outcome, postgres::Error> {
         let changes = || batches.iter().flat_map(|batch| &batch.changes);
         let group = Group::of(changes());
-        let mut transaction = self.client.transaction()?;
         let grants: BTreeSet<Grant> = batches.iter().filter_map(|batch| batch.grant).collect();
         let grants: Vec<Grant> = grants.into_iter().collect();
-        match fencing_token.count(&mut transaction, &self.statements.advance, &grants)? {
-            Counted::Now => {}
-            Counted::Before => {
-                fencing_token.counted();
-                return Ok(Outcome::WrittenBefore);
-            }
-            Counted::ByAnother => return Ok(Outcome::TakenOver),
-            Counted::NotOurs(grants) => return Ok(Outcome::NotOurs(grants)),
+        let bindings = &self.statements.bindings;
+        if group.is_of_bindings() {
+            let counted = fencing_token.count(&mut self.client, bindings, &group, &grants)?;
+            return Ok(outcome_of(counted, fencing_token, None));
         }
+        let mut transaction = self.client.transaction()?;
         let is_of_accounts = changes().any(Change::is_of_account);
+        let counted = fencing_token.count(&mut transaction, bindings, &group, &grants)?;
+        if counted != Counted::Now {
+            return Ok(outcome_of(counted, fencing_token, None));
+        }
         let from = match is_of_accounts {
             true => Some(load::revision(&mut transaction, load::REVISION_LOCKED)?),
             false => None,
         };
-        group.write(&mut transaction, &self.statements)?;
+        group.write_rest(&mut transaction, &self.statements)?;
         let to = match is_of_accounts {
             true => Some(load::revision(&mut transaction, load::REVISION)?),
             false => None,
         };
         transaction.commit()?;
-        fencing_token.counted();
-        Ok(Outcome::Written(from.zip(to)))
+        Ok(outcome_of(counted, fencing_token, from.zip(to)))
     }
 
     /// Deletes ended rows, if it is still our turn. They are not counted as a group,
@@ -170,6 +169,26 @@ impl Session {
     /// Whether it can still be talked to; asked after an error.
     pub(super) fn is_alive(&mut self) -> bool {
         !self.client.is_closed() && self.client.is_valid(ANSWER_TIME_MAX).is_ok()
+    }
+}
+
+/// What the count of a group says of the group, now that its transaction has ended.
+fn outcome_of(
+    counted: Counted,
+    fencing_token: &mut FencingToken,
+    revisions: Option<(u64, u64)>,
+) -> Outcome {
+    match counted {
+        Counted::Now => {
+            fencing_token.counted();
+            Outcome::Written(revisions)
+        }
+        Counted::Before => {
+            fencing_token.counted();
+            Outcome::WrittenBefore
+        }
+        Counted::ByAnother => Outcome::TakenOver,
+        Counted::NotOurs(grants) => Outcome::NotOurs(grants),
     }
 }
 

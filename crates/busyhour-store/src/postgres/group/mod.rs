@@ -1,14 +1,18 @@
 //! A group of changes as few statements, each for many rows.
 
+mod binding_statements;
+
 use super::{call_records, load};
 use crate::{
     Account, CallRecordRow, Change, SoftState,
     account::{hashes_text, hints_text},
 };
 use busyhour::clock::UnixTime;
-use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease};
+use busyhour_registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use postgres::{Client, Error, Statement, Transaction};
 use std::{borrow::Cow, collections::BTreeMap};
+
+pub(super) use binding_statements::BindingStatements;
 
 /// The final state of each binding, and all other changes in their order.
 #[derive(Default)]
@@ -29,32 +33,22 @@ enum End<'c> {
 
 /// Compiled once a session.
 pub(super) struct Statements {
-    put_contacts: Statement,
-    put_leases: Statement,
-    renew_leases: Statement,
-    remove_contacts: Statement,
-    remove_leases: Statement,
+    pub(super) bindings: BindingStatements,
     remove_ended: Statement,
     put_soft_states: Statement,
     put_account: Statement,
     put_call_records: Statement,
-    /// See [`FencingToken::advance`](super::fencing_token::FencingToken::advance).
-    pub(super) advance: Statement,
 }
 
 impl Statements {
-    pub(super) fn prepare(client: &mut Client, advance: &str) -> Result<Self, Error> {
+    /// `count` is [`FencingToken::count_sql`](super::fencing_token::FencingToken::count_sql).
+    pub(super) fn prepare(client: &mut Client, count: fn(usize) -> String) -> Result<Self, Error> {
         Ok(Self {
-            put_contacts: client.prepare(PUT_CONTACTS)?,
-            put_leases: client.prepare(PUT_LEASES)?,
-            renew_leases: client.prepare(RENEW_LEASES)?,
-            remove_contacts: client.prepare("DELETE FROM contact WHERE id = ANY($1)")?,
-            remove_leases: client.prepare("DELETE FROM lease WHERE id = ANY($1)")?,
+            bindings: BindingStatements::prepare(client, count)?,
             remove_ended: client.prepare(REMOVE_ENDED)?,
             put_soft_states: client.prepare(PUT_SOFT_STATES)?,
             put_account: client.prepare(PUT_ACCOUNT)?,
             put_call_records: client.prepare(call_records::PUT)?,
-            advance: client.prepare(advance)?,
         })
     }
 }
@@ -97,18 +91,17 @@ impl<'c> Group<'c> {
         }
     }
 
-    pub(super) fn write(
+    /// Whether [`write_bindings`](Self::write_bindings) writes all of it.
+    pub(super) fn is_of_bindings(&self) -> bool {
+        self.soft_states.is_empty() && self.call_records.is_empty() && self.others.is_empty()
+    }
+
+    /// Writes all but the bindings.
+    pub(super) fn write_rest(
         &self,
         transaction: &mut Transaction<'_>,
         statements: &Statements,
     ) -> Result<(), Error> {
-        self.remove(transaction, statements)?;
-        self.put(transaction, statements)?;
-        let renewed = self.bindings.iter().filter_map(|(id, end)| match end {
-            End::Renewed(lease) => Some((*id, *lease)),
-            End::Put(..) | End::Removed => None,
-        });
-        Leases::of(renewed).write(transaction, &statements.renew_leases)?;
         self.write_soft_states(transaction, statements)?;
         call_records::put(
             transaction,
@@ -121,23 +114,6 @@ impl<'c> Group<'c> {
         }
         for change in &self.others {
             apply(transaction, statements, change)?;
-        }
-        Ok(())
-    }
-
-    fn remove(
-        &self,
-        transaction: &mut Transaction<'_>,
-        statements: &Statements,
-    ) -> Result<(), Error> {
-        let removed = self
-            .bindings
-            .iter()
-            .filter(|(_, end)| matches!(end, End::Removed));
-        let removed: Vec<i64> = removed.map(|(id, _)| key(*id)).collect();
-        if !removed.is_empty() {
-            transaction.execute(&statements.remove_contacts, &[&removed])?;
-            transaction.execute(&statements.remove_leases, &[&removed])?;
         }
         Ok(())
     }
@@ -165,90 +141,6 @@ impl<'c> Group<'c> {
             &statements.put_soft_states,
             &[&ids, &kinds, &values, &granted, &ends],
         )?;
-        Ok(())
-    }
-
-    fn put(&self, transaction: &mut Transaction<'_>, statements: &Statements) -> Result<(), Error> {
-        let put = || {
-            self.bindings.iter().filter_map(|(id, end)| match end {
-                End::Put(aor, contact, lease) => Some((*id, *aor, contact.parts(), *lease)),
-                End::Renewed(_) | End::Removed => None,
-            })
-        };
-        if put().next().is_none() {
-            return Ok(());
-        }
-        let aors: Vec<Cow<'_, str>> = put().map(|(_, aor, ..)| storable(aor)).collect();
-        let contacts: Vec<ContactParts<'_>> = put().map(|(_, _, contact, _)| contact).collect();
-        let ids: Vec<i64> = put().map(|(id, ..)| key(id)).collect();
-        let texts = |text: fn(&ContactParts<'c>) -> &'c str| -> Vec<Cow<'_, str>> {
-            contacts
-                .iter()
-                .map(|contact| storable(text(contact)))
-                .collect()
-        };
-        let flows = |text: fn(&ContactParts<'_>) -> String| -> Vec<String> {
-            contacts.iter().map(|contact| text(contact)).collect()
-        };
-        let q: Vec<Option<i32>> = contacts
-            .iter()
-            .map(|one| one.q_milli.map(i32::from))
-            .collect();
-        transaction.execute(
-            &statements.put_contacts,
-            &[
-                &ids,
-                &aors,
-                &texts(|contact| contact.uri),
-                &texts(|contact| contact.parameters),
-                &q,
-                &texts(|contact| contact.call_id),
-                &texts(|contact| contact.path),
-                &texts(|contact| contact.user_agent),
-                &flows(|contact| contact.flow.remote.to_string()),
-                &flows(|contact| contact.flow.local_text()),
-            ],
-        )?;
-        let leases = Leases::of(put().map(|(id, .., lease)| (id, lease)));
-        leases.write(transaction, &statements.put_leases)
-    }
-}
-
-/// Columns of leases.
-#[derive(Default)]
-struct Leases {
-    ids: Vec<i64>,
-    cseqs: Vec<i64>,
-    granted: Vec<i64>,
-    expiries: Vec<i64>,
-    removed: Vec<bool>,
-}
-
-impl Leases {
-    fn of<'c>(leases: impl Iterator<Item = (BindingId, &'c Lease)>) -> Self {
-        let mut columns = Self::default();
-        for (id, lease) in leases {
-            columns.ids.push(key(id));
-            columns.cseqs.push(i64::from(lease.cseq));
-            columns.granted.push(i64::from(lease.granted_s));
-            columns.expiries.push(nanos(lease.expires_at));
-            columns.removed.push(lease.removed);
-        }
-        columns
-    }
-
-    fn write(&self, transaction: &mut Transaction<'_>, statement: &Statement) -> Result<(), Error> {
-        if self.ids.is_empty() {
-            return Ok(());
-        }
-        let Self {
-            ids,
-            cseqs,
-            granted,
-            expiries,
-            removed,
-        } = self;
-        transaction.execute(statement, &[ids, cseqs, granted, expiries, removed])?;
         Ok(())
     }
 }
@@ -334,22 +226,6 @@ fn nanos(time: UnixTime) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-const PUT_CONTACTS: &str = "INSERT INTO contact \
-    (id, aor, uri, parameters, q_milli, call_id, path, user_agent, remote, local) \
-    SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::integer[], \
-    $6::text[], $7::text[], $8::text[], $9::text[], $10::text[]) \
-    ON CONFLICT (id) DO UPDATE SET aor = excluded.aor, uri = excluded.uri, \
-    parameters = excluded.parameters, q_milli = excluded.q_milli, call_id = excluded.call_id, \
-    path = excluded.path, user_agent = excluded.user_agent, remote = excluded.remote, \
-    local = excluded.local";
-const PUT_LEASES: &str = "INSERT INTO lease (id, cseq, granted_s, expires_at_ns, removed) \
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[]) \
-    ON CONFLICT (id) DO UPDATE SET cseq = excluded.cseq, granted_s = excluded.granted_s, \
-    expires_at_ns = excluded.expires_at_ns, removed = excluded.removed";
-const RENEW_LEASES: &str = "UPDATE lease SET cseq = new.cseq, granted_s = new.granted_s, \
-    expires_at_ns = new.expires_at_ns, removed = new.removed \
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[]) \
-    AS new (id, cseq, granted_s, expires_at_ns, removed) WHERE lease.id = new.id";
 const REMOVE_ENDED: &str = "WITH gone AS (DELETE FROM lease \
     USING unnest($1::bigint[], $2::bigint[]) AS ended (id, expires_at_ns) \
     WHERE lease.id = ended.id AND lease.expires_at_ns = ended.expires_at_ns RETURNING lease.id) \
