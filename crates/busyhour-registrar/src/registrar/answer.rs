@@ -6,7 +6,8 @@ use super::{
 };
 use busyhour::clock::Instant;
 use busyhour_sip::{
-    Flow, HeaderName, HeaderValue, Message, Output, Quality, ResponseBuilder, Status,
+    ACCEPT_ENCODING, Flow, HeaderName, HeaderValue, Message, Output, Quality, ResponseBuilder,
+    Status,
 };
 use std::net::SocketAddr;
 
@@ -68,7 +69,9 @@ pub fn write_refusal(
         Refusal::ExtensionRequired(option) => answer.header(HeaderName::Require, option),
         Refusal::BadEvent => answer.header(HeaderName::AllowEvents, ALLOW_EVENTS),
         Refusal::IntervalTooBrief(min) => answer.header(HeaderName::MinExpires, seconds(*min)),
-        Refusal::UnsupportedMedia(wanted) => answer.header(HeaderName::Accept, wanted),
+        Refusal::UnsupportedMedia(wanted) => answer
+            .header(HeaderName::Accept, wanted)
+            .header(HeaderName::AcceptEncoding, ACCEPT_ENCODING),
         Refusal::Overloaded(after) | Refusal::LoginPaused(after) => {
             answer.header(HeaderName::RetryAfter, seconds(*after))
         }

@@ -32,7 +32,7 @@ pub use iax2::Iax2Registration;
 pub use outbound::{Extensions, FLOW_TIMER_S, FlowKey, SILENCE_MAX};
 pub use policy::{RegistrationPolicy, granted_seconds, seconds};
 pub use probes::{Pace, Probe, Probes};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, decoded_body};
 pub(crate) use registration::check_require_beside;
 pub use registration::{
     ContactRequest, EVENTLIST, RECIPIENT_LIST, Registration, RequestedContact, SUPPORTED,

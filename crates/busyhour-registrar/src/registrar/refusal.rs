@@ -1,6 +1,8 @@
 //! Why a request is refused, and the status of the answer.
 
-use busyhour_sip::{Host, ParseError, Status};
+#[cfg(doc)]
+use busyhour_sip::ACCEPT_ENCODING;
+use busyhour_sip::{BodyEncodingError, Host, Message, ParseError, Status};
 use std::{borrow::Cow, time::Duration};
 
 /// A request that changes nothing, and the answer that says why.
@@ -27,7 +29,7 @@ pub enum Refusal {
     TooLongToKeep,
     /// 513: the contacts would not fit into the answer together.
     TooLongToAnswer,
-    /// 415: the body must be of this type, and not encoded.
+    /// 415: the body must be of this type, and either not encoded or as [`ACCEPT_ENCODING`] says.
     UnsupportedMedia(&'static str),
     /// 416: the scheme of the address of record is not SIP.
     UnsupportedScheme,
@@ -116,6 +118,35 @@ impl Refusal {
             other => other.status().reason(),
         }
     }
+}
+
+/// The body of a request that is taken if it is of this type, decoded if it is encoded.
+///
+/// # Errors
+///
+/// [`Refusal::UnsupportedMedia`] if the encoding is unknown, [`Refusal::TooLarge`] if it becomes longer than
+/// `len_max` bytes, and [`Refusal::BadRequest`] if it is broken.
+///
+/// ```
+/// use busyhour_registrar::{Refusal, decoded_body};
+/// use busyhour_sip::Message;
+///
+/// let publish = "PUBLISH sip:alice@example.com SIP/2.0\r\nContent-Encoding: br\r\n\r\nbody";
+/// let publish = Message::parse(publish.as_bytes()).unwrap();
+/// let body = decoded_body(&publish, 4096, "application/pidf+xml");
+/// assert_eq!(body, Err(Refusal::UnsupportedMedia("application/pidf+xml")));
+/// ```
+pub fn decoded_body<'a>(
+    message: &Message<'a>,
+    len_max: usize,
+    content_type: &'static str,
+) -> Result<Cow<'a, [u8]>, Refusal> {
+    let body = message.decoded_body(len_max);
+    body.map_err(|error| match error {
+        BodyEncodingError::Unsupported => Refusal::UnsupportedMedia(content_type),
+        BodyEncodingError::TooLong => Refusal::TooLarge,
+        BodyEncodingError::Broken => Refusal::BadRequest(error.to_string().into()),
+    })
 }
 
 impl From<ParseError> for Refusal {

@@ -28,7 +28,7 @@ fn each_refusal_has_its_status_its_reason_and_its_header() {
         (
             Refusal::UnsupportedMedia("application/pidf+xml"),
             "415 Unsupported Media Type",
-            "Accept: application/pidf+xml\r\n",
+            "Accept: application/pidf+xml\r\nAccept-Encoding: deflate, gzip\r\n",
         ),
         (Refusal::UnsupportedScheme, "416 Unsupported URI Scheme", ""),
         (

@@ -1,6 +1,7 @@
 //! The event packages, from received to sent datagrams, in virtual time:
 //! message waiting, publications, hints, and what watchers of each are sent.
 
+mod compressed;
 #[path = "../support/exchange.rs"]
 mod exchange;
 mod hints;

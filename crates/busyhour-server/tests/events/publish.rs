@@ -219,7 +219,7 @@ fn watchers_are_notified_in_the_order_of_the_publications() {
 }
 
 /// Two parts of the headers, the answer, and what it must contain.
-const REFUSED_HEADERS: [(&str, &str, &str, &str); 10] = [
+const REFUSED_HEADERS: [(&str, &str, &str, &str); 11] = [
     (
         "Event: reg-ish\r\n",
         "",
@@ -239,7 +239,18 @@ const REFUSED_HEADERS: [(&str, &str, &str, &str); 10] = [
         "415 ",
         "Accept: ",
     ),
-    (PRESENCE, "Content-Encoding: gzip\r\n", "415 ", "Accept: "),
+    (
+        PRESENCE,
+        "Content-Encoding: br\r\n",
+        "415 ",
+        "Accept-Encoding: deflate, gzip",
+    ),
+    (
+        PRESENCE,
+        "Content-Encoding: gzip\r\n",
+        "400 Body Cannot Be Decoded",
+        "",
+    ),
     (PRESENCE, "Expires: 10\r\n", "423 ", "Min-Expires: 60"),
     (PRESENCE, "Expires: x\r\n", "400 ", ""),
     (PRESENCE, "SIP-If-Match: a, b\r\n", "400 SIP-If-Match", ""),

@@ -200,7 +200,12 @@ impl World {
     }
 
     pub fn receive(&mut self, text: &str) {
-        let datagram = self.datagram(text);
+        self.receive_bytes(text.as_bytes());
+    }
+
+    /// A request whose body is no text.
+    pub fn receive_bytes(&mut self, bytes: &[u8]) {
+        let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
         self.deliver(datagram);
     }
 

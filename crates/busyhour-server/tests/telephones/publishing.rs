@@ -123,6 +123,39 @@ fn linphone_registers_publishes_and_sees_what_twinkle_publishes() {
     assert_nothing_was_rejected(&site);
 }
 
+/// It compresses the list of its friends, and is told their presence as one list. Version 5.1, which
+/// Debian 12 has, answers each NOTIFY and shows nothing of it: it looks for `Event: Presence`, with a large
+/// letter, which it does not send itself.
+#[test]
+fn linphone_watches_its_friends_by_a_list_that_it_compresses() {
+    let site = Site::start();
+    let server = &site.server;
+    let friends = ["bob", "carol"].map(|user| {
+        let number = usize::from(user == "carol");
+        format!(
+            "[friend_{number}]\nurl=\"{user}\" <sip:{user}@example.com>\npol=accept\nsubscribe=1\n"
+        )
+    });
+    let settings = format!("{}[sip]\nrls_uri=sip:rls@example.com\n", friends.concat());
+    let mut alices = linphone::start(&site, "alice", "something", 600, &settings, &[]);
+    wait_for(&site, &mut alices, "/registrar/added", 1);
+    wait_for(&site, &mut alices, "/list/lamp_count", 2);
+    wait_for(&site, &mut alices, "/traffic/bodies_decoded", 1);
+    assert_eq!(server.stat("/watch/watcher_count"), 1, "one for both");
+    // It has answered what it was told first, and then that bob is there.
+    wait_for(&site, &mut alices, "/watch/confirmed", 1);
+    let confirmed = server.stat("/watch/confirmed");
+    let mut bobs = twinkle(&site);
+    wait_for(&site, &mut bobs, "/publish/created", 1);
+    wait_for(&site, &mut alices, "/watch/confirmed", confirmed + 1);
+    alices.say("quit");
+    server.wait_for("/registrar/removed", |count| count == 1);
+    alices.wait();
+    server.wait_for("/list/lamp_count", |count| count == 0);
+    assert_eq!(server.stat("/traffic/bodies_refused"), 0);
+    assert_nothing_was_rejected(&site);
+}
+
 fn assert_nothing_was_rejected(site: &Site) {
     let rejected = [
         "/registrar/rejected",

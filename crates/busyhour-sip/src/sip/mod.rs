@@ -19,6 +19,7 @@ pub use method::Method;
 pub use name::HeaderName;
 pub use read::access::{Elements, Headers};
 pub use read::contacts::{ContactIter, Contacts};
+pub use read::content::{ACCEPT_ENCODING, BodyEncodingError};
 pub use read::frame::{Frame, StreamFramer};
 pub use read::message::{Message, Start};
 pub use read::message_index::MessageIndex;

@@ -8,6 +8,7 @@ mod uri;
 mod torture_valid;
 mod torture_invalid;
 mod torture_ipv6;
+mod content;
 mod frame;
 mod unread;
 mod against_ezk;

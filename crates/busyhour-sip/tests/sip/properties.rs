@@ -1,8 +1,8 @@
 //! What must hold for any bytes; tests and fuzzer share it.
 
 use busyhour_sip::{
-    Address, Contact, Contacts, Frame, HeaderName, Limits, Message, Method, ParseError,
-    ResponseBuilder, Start, Status, StreamFramer, UnreadRequest, Uri, Via, is_ack_to,
+    Address, BodyEncodingError, Contact, Contacts, Frame, HeaderName, Limits, Message, Method,
+    ParseError, ResponseBuilder, Start, Status, StreamFramer, UnreadRequest, Uri, Via, is_ack_to,
 };
 
 /// Reads `bytes` as a message in every way, and checks the results.
@@ -99,6 +99,7 @@ fn touch_everything(message: &Message<'_>) {
         message.header_named("X"),
     );
     let _ = message.has_token(HeaderName::Require, "x");
+    body_is_within_its_bound(message);
     touch(message.addresses(HeaderName::Route), |address| {
         address.params.iter().count()
     });
@@ -116,6 +117,25 @@ fn touch_everything(message: &Message<'_>) {
         touch(contacts, |contact: Contact<'_>| {
             (contact.expires(), contact.instance(), contact.reg_id())
         });
+    }
+}
+
+/// What is compressed becomes as long as is allowed at most, and the bound changes nothing else.
+fn body_is_within_its_bound(message: &Message<'_>) {
+    let whole = message.decoded_body(1 << 20);
+    for len_max in [0, 100, 4096] {
+        match (message.decoded_body(len_max), &whole) {
+            (Ok(body), Ok(whole)) => {
+                assert_eq!(&body, whole);
+                assert!(body.len() <= len_max || !message.is_body_encoded());
+            }
+            (Err(BodyEncodingError::TooLong), Ok(whole)) => assert!(whole.len() > len_max),
+            // The end, which is broken, was not reached.
+            (Err(BodyEncodingError::TooLong), Err(_)) => {}
+            (Err(error), Err(other)) => assert_eq!(error, *other),
+            (Ok(body), Err(error)) => panic!("{body:?} beside {error}"),
+            (Err(error), Ok(_)) => panic!("{error}"),
+        }
     }
 }
 

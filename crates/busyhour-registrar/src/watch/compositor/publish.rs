@@ -1,6 +1,6 @@
 //! Reading a PUBLISH (RFC 3903 §6), and writing its answer.
 
-use crate::registrar::{Refusal, check_require};
+use crate::registrar::{Refusal, check_require, decoded_body};
 use crate::watch::{Document, Granted, Package, Unreadable, WatchPolicy};
 use busyhour_sip::{HeaderName, Message, Output, ResponseBuilder, Status};
 use std::net::SocketAddr;
@@ -86,20 +86,20 @@ fn document(
     package: Package,
     policy: &WatchPolicy,
 ) -> Result<Option<Document>, Refusal> {
-    let body = message.body();
-    if body.is_empty() {
+    if message.body().is_empty() {
         return Ok(None);
     }
     let unsupported = || Refusal::UnsupportedMedia(package.content_type());
     let media = message.content_type()?.ok_or_else(unsupported)?;
-    let is_encoded = message.header(HeaderName::ContentEncoding).is_some();
-    if is_encoded || !media.covers("application", package.subtype()) {
+    if !media.covers("application", package.subtype()) {
         return Err(unsupported());
     }
-    if body.len() > policy.publication_len_max {
+    let len_max = policy.publication_len_max;
+    let body = decoded_body(message, len_max, package.content_type())?;
+    if body.len() > len_max {
         return Err(Refusal::TooLarge);
     }
-    let document = Document::read(package, body, policy.written_len_max());
+    let document = Document::read(package, &body, policy.written_len_max());
     document.map(Some).map_err(|Unreadable(reason)| bad(reason))
 }
 

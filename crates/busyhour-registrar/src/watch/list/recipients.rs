@@ -24,6 +24,13 @@ use roxmltree::{Document, Node, ParsingOptions};
 /// ```
 pub fn read_recipients(body: &[u8], entries_max: usize) -> Result<Vec<ListEntry>, Unreadable> {
     let text = std::str::from_utf8(body).map_err(|_| Unreadable("Body Is Not UTF-8"))?;
+    // Each attribute of an element is compared with all others.
+    if body
+        .split(|byte| *byte == b'<')
+        .any(|tag| tag.iter().filter(|byte| **byte == b'=').count() > ATTRIBUTES_MAX)
+    {
+        return Err(Unreadable("Element Has Too Many Attributes"));
+    }
     let nodes_limit = u32::try_from(entries_max * NODES_PER_ENTRY + NODES_BESIDE);
     let options = ParsingOptions {
         nodes_limit: nodes_limit.unwrap_or(u32::MAX),
@@ -71,3 +78,5 @@ const NAMESPACE: &str = "urn:ietf:params:xml:ns:resource-lists";
 const NODES_PER_ENTRY: usize = 8;
 /// The root, lists, and their names.
 const NODES_BESIDE: usize = 256;
+/// An entry has a few, with its namespaces.
+const ATTRIBUTES_MAX: usize = 256;

@@ -92,7 +92,9 @@ impl Compositor {
         message: &Message<'_>,
         inbound: &InboundRequest,
     ) -> Result<Option<PublicationDraft>, Refusal> {
-        let publish = Publish::read(message, &self.policy)?;
+        let publish = Publish::read(message, &self.policy);
+        self.responder.traffic.count_body(message, &publish);
+        let publish = publish?;
         let package = publish.package;
         let place = match publish.if_match {
             None => Some(self.reserve(device, holder, inbound.flow)?),

@@ -16,7 +16,8 @@ use busyhour_registrar::{
     watch::Dialog,
 };
 use busyhour_sip::{
-    Essentials, Flow, HeaderName, Message, Method, ParseError, Start, Status, Transport, Uri, stun,
+    ACCEPT_ENCODING, Essentials, Flow, HeaderName, Message, Method, ParseError, Start, Status,
+    Transport, Uri, stun,
 };
 use std::{
     cell::RefCell,
@@ -362,6 +363,7 @@ fn tell_all(answer: Response<'_, '_, '_>) {
         .header(HeaderName::Allow, ALLOW)
         .header(HeaderName::AllowEvents, ALLOW_EVENTS)
         .header(HeaderName::Accept, "application/sdp")
+        .header(HeaderName::AcceptEncoding, ACCEPT_ENCODING)
         .header(
             HeaderName::Supported,
             format_args!("{}, {EVENTLIST}, {RECIPIENT_LIST}", SUPPORTED.join(", ")),

@@ -1,6 +1,7 @@
 //! Counters that only grow, one for everything that can happen to a request.
 
 use busyhour_registrar::{Refusal, Tally};
+use busyhour_sip::Message;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that only grows; any thread may add.
@@ -34,6 +35,8 @@ pub(in crate::server) struct TrafficCounters {
     pub(in crate::server) malformed_silent: Counter,
     pub(in crate::server) malformed_answered: Counter,
     pub(in crate::server) options: Counter,
+    pub(in crate::server) bodies_decoded: Counter,
+    pub(in crate::server) bodies_refused: Counter,
     pub(in crate::server) stray_responses: Counter,
     pub(in crate::server) retransmissions_answered: Counter,
     pub(in crate::server) retransmissions_absorbed: Counter,
@@ -143,6 +146,22 @@ pub(in crate::server) struct ListCounters {
     pub(in crate::server) removed: Counter,
     pub(in crate::server) refused: Counter,
     pub(in crate::server) loops: Counter,
+}
+
+impl TrafficCounters {
+    /// The body of a request was read, or refused.
+    pub(in crate::server) fn count_body<T>(
+        &self,
+        message: &Message<'_>,
+        read: &Result<T, Refusal>,
+    ) {
+        let counter = match read {
+            _ if !message.is_body_encoded() => return,
+            Ok(_) => &self.bodies_decoded,
+            Err(_) => &self.bodies_refused,
+        };
+        counter.increment();
+    }
 }
 
 impl RegistrarCounters {
