@@ -17,7 +17,7 @@ fn registrar(place: &Place, address: SocketAddr, transport: &str, connections: &
         "if (is_method(\"REGISTER\")) {{\n    if ($proto != \"{transport}\") {{\n\
          sl_send_reply(\"403\", \"Not Over $proto\");\n exit;\n }}\n"
     );
-    let text = include_str!("registrar.cfg")
+    let text = include_str!("configurations/registrar.cfg")
         .replace("if (is_method(\"REGISTER\")) {\n", &only)
         .replace("disable_tcp=yes\n", &format!("{SOURCE}{connections}"))
         .replace("%HERE%", &address.to_string());

@@ -51,7 +51,7 @@ impl Kamailio {
                 )
             });
         }
-        let text = include_str!("kamailio.cfg")
+        let text = include_str!("configurations/kamailio.cfg")
             .replace("%HERE%", &address.to_string())
             .replace("%BUSYHOUR%", &busyhour.to_string())
             .replace("%OWN%", &own.to_string())

@@ -40,7 +40,7 @@ fn calls_follow_registrations(
     followed: impl Fn(u32),
 ) {
     let address = free_address();
-    let text = include_str!("location.cfg")
+    let text = include_str!("configurations/location.cfg")
         .replace("%HERE%", &address.to_string())
         .replace("%DRIVER%", driver)
         .replace("%DATABASE%", database);

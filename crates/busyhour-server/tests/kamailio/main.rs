@@ -4,6 +4,9 @@
 #[path = "../wire/phone.rs"]
 #[allow(dead_code, reason = "only its socket is used here")]
 mod phone;
+#[path = "../support/http_receiver.rs"]
+#[allow(dead_code, reason = "other tests need the rest")]
+mod http_receiver;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -16,6 +19,7 @@ mod kamailio;
 mod location;
 mod moving;
 mod names;
+mod pushing;
 mod registrar;
 mod telephone;
 

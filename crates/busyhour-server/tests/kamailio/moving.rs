@@ -18,7 +18,7 @@ fn contacts_of_kamailio_are_called_here_at_the_same_address() {
         connection.execute_batch(&schema).unwrap();
     }
     let address = free_address();
-    let text = include_str!("moving.cfg")
+    let text = include_str!("configurations/moving.cfg")
         .replace("%HERE%", &address.to_string())
         .replace("%DATABASE%", &format!("sqlite://{}", database.display()));
     let kamailio = Kamailio::run(&place, address, &text);

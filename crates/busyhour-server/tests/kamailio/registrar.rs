@@ -19,7 +19,7 @@ fn configuration(address: SocketAddr) -> String {
 }
 
 fn registrar(place: &Place, address: SocketAddr) -> Kamailio {
-    let text = include_str!("registrar.cfg").replace("%HERE%", &address.to_string());
+    let text = include_str!("configurations/registrar.cfg").replace("%HERE%", &address.to_string());
     Kamailio::run(place, address, &text)
 }
 

@@ -9,15 +9,23 @@ pub struct Telephone {
     /// Where it sends what is outside of a dialog.
     proxy: SocketAddr,
     phone: Phone,
+    /// Parameters of the URI of its contact.
+    parameters: &'static str,
     serial: Cell<u32>,
 }
 
 impl Telephone {
     pub fn new(user: &'static str, proxy: SocketAddr) -> Self {
+        Self::with(user, proxy, "")
+    }
+
+    /// One whose contact has these parameters, which begin with a semicolon.
+    pub fn with(user: &'static str, proxy: SocketAddr, parameters: &'static str) -> Self {
         Self {
             user,
             proxy,
             phone: Phone::at("127.0.0.1:0"),
+            parameters,
             serial: Cell::new(0),
         }
     }
@@ -45,11 +53,13 @@ impl Telephone {
         headers: &str,
     ) -> String {
         let (address, branch) = (self.address(), self.branch());
-        let user = self.user;
+        let Self {
+            user, parameters, ..
+        } = self;
         format!(
             "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {address};branch={branch};rport\r\n\
              Max-Forwards: 70\r\nFrom: <{from}>;tag={user}-{call_id}\r\nTo: <{uri}>\r\n\
-             Call-ID: {call_id}@{user}\r\nCSeq: 1 {method}\r\nContact: <sip:{user}@{address}>\r\n\
+             Call-ID: {call_id}@{user}\r\nCSeq: 1 {method}\r\nContact: <sip:{user}@{address}{parameters}>\r\n\
              {headers}Content-Length: 0\r\n\r\n"
         )
     }

@@ -644,12 +644,14 @@ impl Drop for WaitingPlace {
     }
 }
 
-/// Its connection stands, or it has just registered.
+/// Its connection stands, or it has just registered. The connection of a proxy between us says
+/// nothing of it.
 fn is_awake(binding: &Binding, now: Instant) -> bool {
     let contact = &binding.contact;
     let granted = Duration::from_secs(binding.lease.granted_s.into());
     let registered_ago = granted.saturating_sub(binding.expires_at - now);
-    contact.is_reachable() && (contact.transport().is_reliable() || registered_ago < AWAKE_FOR)
+    let is_connected = contact.transport().is_reliable() && contact.path().is_empty();
+    contact.is_reachable() && (is_connected || registered_ago < AWAKE_FOR)
 }
 
 const NOT_WOKEN: &str = "Device Did Not Wake Up";
