@@ -130,6 +130,46 @@ fn an_export_of_nothing_has_its_header_and_one_of_no_domain_fails() {
     assert!(done && said.is_empty(), "{said}");
 }
 
+/// None of the other servers has a form for a disabled account, and nobody may register there who may not do so
+/// here. They are counted and named beside those that have no form for another reason.
+#[test]
+fn disabled_accounts_are_in_no_form_of_another_server() {
+    let world = World::new();
+    let md5 = "a".repeat(32);
+    let csv = world.file(
+        "in.csv",
+        &format!(
+            "user,md5,sha512_256,disabled\nalice,{md5},,no\nbob,{md5},,yes\ncarol,{md5},,yes\n\
+             dave,,{},no\n",
+            "d".repeat(64)
+        ),
+    );
+    assert_eq!(world.import(&[&csv])["added"], 4);
+    for (format, begin) in [
+        ("kamailio", "username,domain,password,ha1,ha1b\nalice,"),
+        ("asterisk", "[alice]"),
+        ("freeswitch", "<include>"),
+    ] {
+        let (done, said) = world.device(&["export", "--format", format]);
+        let (written, errors) = said.split_once("busyhour: ").expect("a message");
+        assert!(!done && written.contains(begin), "{format}: {said}");
+        for user in ["bob", "carol", "dave"] {
+            assert!(!written.contains(user), "{format}: {said}");
+        }
+        let disabled = "left out 2, since they are disabled: bob, carol; left out 1, since ";
+        assert!(errors.contains(disabled), "{format}: {said}");
+        assert!(errors.ends_with(": dave\n"), "{format}: {said}");
+    }
+    // Ours have it, so nothing is left out.
+    for format in ["csv", "json"] {
+        let (done, said) = world.device(&["export", "--format", format]);
+        assert!(
+            done && said.contains("bob") && said.contains("dave"),
+            "{said}"
+        );
+    }
+}
+
 /// What Asterisk and FreeSWITCH would read is read back as the same accounts; who may not register here
 /// may not do so there.
 #[test]

@@ -47,7 +47,12 @@ impl Export {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut target = self.place.open()?;
         let mut accounts = self.accounts(&mut target)?;
-        let left_out = match self.format {
+        let disabled = match self.format {
+            ExportFormat::Csv | ExportFormat::Json => Vec::new(),
+            // None of the others has a form for that: who may not register here may not do so there.
+            _ => take_others(&target, &mut accounts, |one| !one.account.is_disabled),
+        };
+        let formless = match self.format {
             ExportFormat::Kamailio => take_hashless(&target, &mut accounts),
             ExportFormat::Asterisk => {
                 let left_out = take_others(&target, &mut accounts, |one| one.has_pjsip_form());
@@ -83,13 +88,20 @@ impl Export {
         };
         let text = text.map_err(Failure::running)?;
         self.write(&text, rows.len())?;
-        match left_out.is_empty() {
+        let left_out = [
+            ("they are disabled", disabled),
+            (self.format.why_formless(), formless),
+        ];
+        let left_out = left_out.iter().filter(|(_, names)| !names.is_empty());
+        let said: Vec<_> = left_out
+            .map(|(why, names)| {
+                let (count, names) = (names.len(), names.join(", "));
+                format!("left out {count}, since {why}: {names}")
+            })
+            .collect();
+        match said.is_empty() {
             true => Ok(()),
-            false => Err(Failure::running(format!(
-                "left out, since {}: {}",
-                self.format.why_left_out(),
-                left_out.join(", ")
-            ))),
+            false => Err(Failure::running(said.join("; "))),
         }
     }
 
@@ -118,17 +130,15 @@ impl Export {
 }
 
 impl ExportFormat {
-    fn why_left_out(self) -> &'static str {
+    fn why_formless(self) -> &'static str {
         match self {
             Self::Csv | Self::Json => "they have no form there",
             Self::Kamailio => {
                 "Kamailio takes hashes of MD5 and of SHA-256 only, and they have neither"
             }
-            Self::Asterisk => {
-                "they are disabled, have no hash of MD5, or a name that is none in pjsip.conf"
-            }
+            Self::Asterisk => "they have no hash of MD5, or a name that is none in pjsip.conf",
             Self::Freeswitch => {
-                "they are disabled, or have no hash of MD5 for their domain, which is the realm of FreeSWITCH"
+                "they have no hash of MD5 for their domain, which is the realm of FreeSWITCH"
             }
         }
     }
@@ -332,6 +342,7 @@ const AFTER_HELP: &str = "\
 What is written is as good as the passwords: keep it from others. Hashes are good for their
 realm alone, which each line has. Kamailio takes MD5, or SHA-256 where an account has no MD5;
 accounts with neither are left out, named, and the exit code is 1. Asterisk and FreeSWITCH get
-MD5; accounts without it, and disabled ones, are left out as well.
+MD5; accounts without it are left out as well. None of the three has a form for an account that
+is disabled: it is left out, named and counted.
 
 Exit codes: 0 done, 1 failed or some left out, 2 wrong usage.";

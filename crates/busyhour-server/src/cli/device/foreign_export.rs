@@ -17,18 +17,13 @@ impl ExportedAccount<'_> {
     pub(super) fn has_pjsip_form(self) -> bool {
         let is_name = |text: &str| !text.contains([',', ';', '[', ']', '#', '\\', '=', ' ']);
         let mailbox = self.account.mailbox.as_deref().unwrap_or_default();
-        self.is_enabled_with_hash(&self.account.realm)
+        !self.hash(&self.account.realm).is_empty()
             && [&self.account.username, mailbox].into_iter().all(is_name)
     }
 
     /// FreeSWITCH challenges with the domain, so a hash for another realm is of no use there.
     pub(super) fn has_directory_form(self) -> bool {
-        self.is_enabled_with_hash(self.domain)
-    }
-
-    /// Nobody may register there who may not do so here.
-    fn is_enabled_with_hash(self, realm: &str) -> bool {
-        !self.account.is_disabled && !self.hash(realm).is_empty()
+        !self.hash(self.domain).is_empty()
     }
 
     /// Its hash for a realm; empty without one.
