@@ -3,7 +3,7 @@
 
 usage: scripts/dashboard.py [--short] [--pictures] [PROGRAM]
 
-Checked: each view opens, wide and narrow, light and dark; axe-core finds nothing; seventeen tasks work by clicking; lamps are
+Checked: each view opens, wide and narrow, light and dark; axe-core finds nothing; twenty tasks work by clicking; lamps are
 read again after losses, and a stream goes on where it broke; three nodes of a cluster are shown, a partition is moved there, and a
 node is drained; lamps of a server with 10,000 changes a second do not freeze the page; the page says nothing on the console. --short,
 as `make test` has it, leaves out what takes long or needs a quiet machine: dark colours, narrow screens, 10,000 changes a
@@ -32,7 +32,7 @@ from busyhour_client import Busyhour  # noqa: E402
 
 DOMAIN = "example.com"
 TOKEN = "bh_dashboard"
-VIEWS = ["overview", "devices", "lamps", "watchers", "mailboxes", "calls", "queues", "storm", "settings", "log"]
+VIEWS = ["overview", "devices", "lamps", "watchers", "mailboxes", "calls", "domains", "queues", "storm", "settings", "log"]
 AGENTS = ["Yealink SIP-T54W 96.86.0.70", "snomD785/10.1.175", "baresip v3.16.0", "Grandstream GXP2170 1.0.11", "MicroSIP/3.21.5"]
 USERS = """ada alice anton bela bob carla carol cesar dana dave dora edgar ella emil erik eva felix fritz gina hanna hugo ida ines
 ivan jana jonas karla kurt lena leo lisa luis maja marc mia nina noah olga oscar otto paula pia rosa rudi sara theo tina ute
@@ -99,8 +99,14 @@ def populate(http, sip):
     client = Busyhour(http, TOKEN)
     for number, user in enumerate(USERS):
         client.put_account(user, password="office", mailbox=user, hints=[str(100 + number)])
-    client.request("PUT", "/tenants/other.example", {})
+    # One with room, one whose only contact is its last, and one from the start on full.
+    client.request("PUT", "/tenants/other.example", {"max_accounts": 50, "aliases": ["sip.other.example"]})
     client.put_account("bob@other.example", password="office")
+    client.request("PUT", "/tenants/small.example", {"max_accounts": 1, "max_contacts": 1})
+    client.put_account("ann@small.example", password="office")
+    for number, status in enumerate(["200", "403"]):
+        expect(Telephone(sip, "ann", "office", "small.example", f"{AGENTS[0]} {number}").register(), status)
+    client.request("PUT", "/tenants/third.example", {})
     telephones = {}
     for number, user in enumerate(USERS[:-8]):
         telephones[user] = Telephone(sip, user, "office", DOMAIN, AGENTS[number % len(AGENTS)])
@@ -234,6 +240,12 @@ def tasks(page, telephones, folder):
     task("make a lamp", "press('New lamp')", dialog, "give('Extension', '900')", "give('Devices', 'alice, bob')", "submit()", "wait seen('900')")
     task("set a mailbox", "location.hash = '#/mailboxes'", "wait seen('alice')", "press('Set a mailbox')", dialog, "give('Mailbox', 'sales')", "give('New voice', '7')", "submit()", "wait document.querySelector('#toast').innerText.includes('sales')")
     task("find a call that was busy", "location.hash = '#/calls'", "wait seen('answered')", "give('Outcome', 'busy')", "wait seen('486') && !seen('200')")
+    domains = "[...document.querySelectorAll('main tbody tr')].map((row) => row.cells[0].textContent).join(' ')"
+    task("see the domains and their quotas", "location.hash = '#/domains'", f"wait {domains} === 'other.example small.example third.example'",
+         "wait seen('1 of 50') && seen('sip.other.example') && document.querySelectorAll('main tbody .tag.bad').length === 3")
+    task("sort the domains by what was refused", "press('Refused')", f"wait {domains}.endsWith('small.example')", "press('Refused ↑')", f"wait {domains}.startsWith('small.example')")
+    task("find a domain", "give('Filter', 'near')", f"wait {domains} === 'small.example'", "give('Filter', '')", "give('Search', 'sip.other')", f"wait {domains} === 'other.example'",
+         "give('Search', 'nowhere')", "wait seen('No domain matches')")
     change(folder)
     task("read the configuration again", "location.hash = '#/settings'", "wait seen('sip.listen')", "press('Read the configuration again')", "wait seen('http.max_connections')")
     task("make a storm", "location.hash = '#/storm'", "wait document.querySelector('form button')?.textContent === 'Start'", "give('Devices', '60')", "give('Seconds', '3')", "document.querySelector('form button').click()",

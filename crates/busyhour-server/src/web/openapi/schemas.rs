@@ -306,16 +306,26 @@ pub(super) fn resource_list_entry() -> Value {
 
 pub(super) fn tenant() -> Value {
     object(
-        8,
+        10,
         &[
             ("name", text()),
             ("configured", json!({ "type": "boolean" })),
             ("server_accounts", json!({ "type": "boolean" })),
-            ("account_count", json!({ "type": "integer" })),
-            ("contact_count", json!({ "type": "integer" })),
-            ("watcher_count", json!({ "type": "integer" })),
-            ("call_count", json!({ "type": "integer" })),
-            ("memory_bytes", json!({ "type": "integer" })),
+            ("account_count", whole()),
+            ("contact_count", whole()),
+            ("watcher_count", whole()),
+            ("call_count", whole()),
+            ("memory_bytes", whole()),
+            ("registrations", whole()),
+            ("refused", whole()),
+            ("realm", text()),
+            ("aliases", texts()),
+            ("max_accounts", whole()),
+            ("max_contacts", whole()),
+            ("max_watchers", whole()),
+            ("max_calls", whole()),
+            ("registrations_per_second", whole()),
+            ("memory_kib", whole()),
         ],
     )
 }

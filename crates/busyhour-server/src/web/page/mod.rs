@@ -29,7 +29,7 @@ macro_rules! asset {
     };
 }
 
-static ASSETS: [Asset; 17] = [
+static ASSETS: [Asset; 18] = [
     asset!("/", "index.html", HTML),
     asset!("/assets/style.css", "style.css", CSS),
     asset!("/assets/app.js", "app.js", SCRIPT),
@@ -42,6 +42,7 @@ static ASSETS: [Asset; 17] = [
     asset!("/assets/watchers.js", "watchers.js", SCRIPT),
     asset!("/assets/mailboxes.js", "mailboxes.js", SCRIPT),
     asset!("/assets/calls.js", "calls.js", SCRIPT),
+    asset!("/assets/domains.js", "domains.js", SCRIPT),
     asset!("/assets/queues.js", "queues.js", SCRIPT),
     asset!("/assets/storm.js", "storm.js", SCRIPT),
     asset!("/assets/cluster.js", "cluster.js", SCRIPT),

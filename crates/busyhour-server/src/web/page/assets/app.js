@@ -9,6 +9,7 @@ import * as lamps from "./lamps.js";
 import * as watchers from "./watchers.js";
 import * as mailboxes from "./mailboxes.js";
 import * as calls from "./calls.js";
+import * as domains from "./domains.js";
 import * as queues from "./queues.js";
 import * as storm from "./storm.js";
 import * as cluster from "./cluster.js";
@@ -23,6 +24,7 @@ const VIEWS = [
   { id: "watchers", title: "Watchers", view: watchers, isOfServer: true },
   { id: "mailboxes", title: "Mailboxes", view: mailboxes },
   { id: "calls", title: "Calls", view: calls, isOfServer: true },
+  { id: "domains", title: "Domains", view: domains },
   { group: "Server", isOfServer: true },
   { id: "queues", title: "Queues and timers", view: queues, isOfServer: true },
   { id: "storm", title: "Storm", view: storm, isOfServer: true },
