@@ -7,6 +7,8 @@ mod credentials;
 mod device_pages;
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "server/lists.rs"]
+mod lists;
 #[path = "support/log_lines.rs"]
 mod log_lines;
 #[path = "server/nat.rs"]

@@ -17,8 +17,11 @@ mod watcher_listing;
 pub(super) mod view;
 
 use self::{
-    list_hub::ListHub, list_watching::ChangedPlaces, resource_index::ResourceHash,
-    watcher_context::WatcherContext, watcher_infos::WatcherInfoPlace,
+    list_hub::ListHub,
+    list_watching::{ChangedPlaces, ResolvedList},
+    resource_index::ResourceHash,
+    watcher_context::WatcherContext,
+    watcher_infos::WatcherInfoPlace,
 };
 use super::{
     expiry_timer::{ExpiryOptions, ExpiryTimer},
@@ -36,8 +39,8 @@ use busyhour::{
 use busyhour_registrar::{
     EndedBinding, Refusal,
     watch::{
-        DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, ResourceList, State,
-        Subscribe, Subscription, WatcherInfo,
+        DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, State, Subscribe,
+        Subscription, WatcherInfo,
     },
 };
 use busyhour_sip::Message;
@@ -66,7 +69,7 @@ struct Inner {
     subscription: Subscription,
     feed: Option<StateSubscription>,
     /// Its list, from the SUBSCRIBE until it starts.
-    resolved: Option<Arc<ResourceList>>,
+    resolved: Option<Box<ResolvedList>>,
     expiry_timer: ExpiryTimer,
     /// Its row in the store, as it was last written.
     row: Option<SubscriptionRow>,
@@ -177,8 +180,8 @@ impl Watcher {
     }
 
     /// It watches this list, for which it was charged.
-    pub(super) fn with_list(self, list: ResourceList, count: u64) -> Self {
-        self.lock().resolved = Some(Arc::new(list));
+    pub(super) fn with_list(self, list: ResolvedList, count: u64) -> Self {
+        self.lock().resolved = Some(Box::new(list));
         Self {
             lamps: AtomicU64::new(count),
             ..self
@@ -236,7 +239,8 @@ impl Watcher {
         }
         let feed = self.feed(context, &device, package);
         // A hint that came or went in between did not see this feed.
-        let is_extension = context.hints.contain(context.accounts.account_of(&device));
+        let account = context.accounts.account_of(&device);
+        let is_extension = context.hints.contain(account);
         if matches!(feed, StateSubscription::Device(_)) && is_extension
             || matches!(feed, StateSubscription::Extension(_)) && !is_extension
         {
@@ -248,6 +252,10 @@ impl Watcher {
                 state.feed = Some(feed);
                 self.list(context, &state);
                 drop(state);
+                // A list that came before did not end it.
+                if context.lists.snapshot().contains_key(account) {
+                    self.end_for_list();
+                }
                 // If the account was removed before the watcher was in the table, the
                 // walk has missed the watcher.
                 context.revoke(self);

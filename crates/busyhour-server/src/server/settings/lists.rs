@@ -215,10 +215,13 @@ impl Lists {
     /// Replaces the lists of the configuration, which were checked. Those who watch one that
     /// changed are told its full state.
     pub(in crate::server) fn replace_configured(&self, configs: &[ListConfig]) {
+        let before = self.snapshot();
         if let Err((list, refusal)) = self.take(configs) {
             tracing::warn!(list, %refusal, "the lists of the configuration have no effect");
         }
-        self.watchers.resolve_lists();
+        let now = self.snapshot();
+        let is_new = |name: &str| now.contains_key(name) && !before.contains_key(name);
+        self.watchers.resolve_lists(is_new);
     }
 
     /// The table with these in place of the lists of the configuration before, on a server of these
@@ -331,7 +334,8 @@ impl Lists {
         keep()?;
         self.put(table);
         drop(writing);
-        self.watchers.resolve_lists();
+        self.watchers
+            .resolve_lists(|name| is_new && name == config.name);
         Ok(is_new)
     }
 
@@ -383,7 +387,7 @@ impl Lists {
         keep()?;
         self.put(table);
         drop(writing);
-        self.watchers.resolve_lists();
+        self.watchers.resolve_lists(|_| false);
         Ok(true)
     }
 

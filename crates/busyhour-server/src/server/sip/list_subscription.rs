@@ -2,13 +2,16 @@
 //! brings with it (RFC 5367).
 
 use super::receive::Request;
-use crate::server::core::Core;
+use crate::server::{
+    core::Core,
+    watcher::list_watching::{ResolvedList, is_told_of_lists},
+};
 use busyhour::bus::Name;
 use busyhour_registrar::{
-    EVENTLIST, RECIPIENT_LIST, Refusal, address_of_record,
-    watch::{ListEntry, Package, Subscribe, Unreadable, read_recipients},
+    EVENTLIST, RECIPIENT_LIST, Refusal, address_of_record, decoded_body,
+    watch::{ListEntry, Subscribe, Unreadable, read_recipients},
 };
-use busyhour_sip::{HeaderName, Message, SipUri, Uri};
+use busyhour_sip::{HeaderName, Limits, Message, SipUri, Uri};
 use std::sync::Arc;
 
 /// The list that a SUBSCRIBE asks for.
@@ -44,13 +47,13 @@ impl Core {
     }
 
     fn brought_list(&self, message: &Message<'_>, is_list: bool) -> Result<WantedList, Refusal> {
-        let is_encoded = message
-            .header(HeaderName::ContentEncoding)
-            .is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity"));
-        if !is_list || is_encoded {
-            return Err(Refusal::UnsupportedMedia("application/resource-lists+xml"));
+        if !is_list {
+            return Err(Refusal::UnsupportedMedia(RESOURCE_LISTS));
         }
-        let entries = read_recipients(message.body(), self.config.watch.list_resources_max);
+        // In plain it may be as long as one that comes so.
+        let body = decoded_body(message, Limits::default().body_bytes, RESOURCE_LISTS);
+        self.responder.traffic.count_body(message, &body);
+        let entries = read_recipients(&body?, self.config.watch.list_resources_max);
         let bad = |Unreadable(reason)| Refusal::BadRequest(reason.into());
         Ok(WantedList::Brought(entries.map_err(bad)?))
     }
@@ -72,8 +75,7 @@ impl Core {
         };
         let subscribe = Subscribe::read(message, &self.config.watch, flow)?;
         let package = subscribe.package;
-        if package == Package::Registration || package.watched().is_some() {
-            // Everybody sees only his own.
+        if !is_told_of_lists(package) {
             return Err(Refusal::BadEvent);
         }
         if !subscribe.supports_lists {
@@ -90,6 +92,7 @@ impl Core {
             Some(_) => address.unwrap_or_else(|_| uri.text.to_owned()),
             None => address?,
         };
+        let changes = self.watchers.list_changes();
         let list =
             self.watching
                 .resolve_list(&address, recipients.as_deref(), package, username)?;
@@ -103,9 +106,11 @@ impl Core {
             message,
             &subscribe,
             (id, subscription),
-            Some(list),
+            Some(ResolvedList { list, changes }),
             holder,
             inbound,
         )
     }
 }
+
+const RESOURCE_LISTS: &str = "application/resource-lists+xml";

@@ -10,12 +10,15 @@ use crate::server::{
     core::Core,
     device::device_request::DeviceRequest,
     load::shares::{Excess, Holder},
-    watcher::{Watcher, list_watching::lamps_of},
+    watcher::{
+        Watcher,
+        list_watching::{ResolvedList, lamps_of},
+    },
 };
 use busyhour::bus::Name;
 use busyhour_registrar::{
     Refusal, address_of_record,
-    watch::{ResourceList, Subscribe, Subscription, write_accepted},
+    watch::{Subscribe, Subscription, write_accepted},
 };
 use busyhour_sip::{Flow, HeaderName, Message, Method, SipUri, Status, Uri};
 use std::sync::Arc;
@@ -244,7 +247,7 @@ impl Core {
         message: &Message<'_>,
         subscribe: &Subscribe<'_>,
         (id, subscription): (u64, Subscription),
-        list: Option<ResourceList>,
+        list: Option<ResolvedList>,
         holder: Holder,
         mut inbound: Box<InboundRequest>,
     ) -> Result<(), Refusal> {
@@ -268,7 +271,7 @@ impl Core {
         };
         let mut watcher = Watcher::new(id, &tag, holder, &self.watching, subscription);
         if let Some(list) = list {
-            let count = lamps_of(&list, recipients.as_deref());
+            let count = lamps_of(&list.list, recipients.as_deref());
             let taken = self.watching.list_feeds.lamps.take(holder, count);
             taken.map_err(&mut no_room)?;
             watcher = watcher.with_list(list, count);

@@ -6,8 +6,15 @@ use super::{
     watcher_context::WatcherContext,
 };
 use busyhour::task::{Executor, Task};
-use busyhour_registrar::watch::{End, ListEntry, ResourceList, ResourceStates};
+use busyhour_registrar::watch::{End, ListEntry, Package, ResourceList, ResourceStates};
 use std::sync::{Arc, atomic::Ordering};
+
+/// The resources of a list, as a SUBSCRIBE has found them.
+pub(in crate::server) struct ResolvedList {
+    pub(in crate::server) list: ResourceList,
+    /// How often lists had changed before.
+    pub(in crate::server) changes: u64,
+}
 
 /// Places of a list whose resources have changed, until the watcher's turn.
 #[derive(Default)]
@@ -33,18 +40,38 @@ impl Watcher {
     /// Begins to watch its list, which was resolved a moment ago if it is given.
     pub(super) fn start_list(self: &Arc<Self>, context: &Arc<WatcherContext>) {
         let resolved = self.lock().resolved.take();
+        let changes = match &resolved {
+            Some(resolved) => resolved.changes,
+            None => context.watchers.list_changes(),
+        };
         match resolved {
-            Some(list) => self.watch_list(context, list),
+            Some(resolved) => self.watch_list(context, Arc::new(resolved.list)),
             None => self.resolve_list(context),
+        }
+        // A list that has changed since it was looked up may have told this watcher so before it
+        // began with what there was then.
+        if context.watchers.list_changes() != changes {
+            self.push_resolve_list();
         }
         context.revoke(self);
     }
 
-    /// Finds out again which resources the list has, and watches those.
+    /// The address that it watches is a list from now on, which wants another subscription. What
+    /// is told of no list goes on, and what has not begun looks for itself when it does.
+    pub(super) fn end_for_list(self: &Arc<Self>) {
+        let has_begun = self.lock().feed.is_some();
+        if has_begun && is_told_of_lists(self.package()) {
+            self.push_end(End::Deactivated);
+        }
+    }
+
+    /// Finds out again which resources the list has, and watches those. Before it has begun, nothing may
+    /// be told, and it looks for itself when it does.
     pub(in crate::server) fn push_resolve_list(self: &Arc<Self>) {
         let watcher = self.clone();
         let resolve = move || {
-            if let Some(context) = watcher.context.upgrade() {
+            let has_begun = watcher.lock().resolved.is_none();
+            if let Some(context) = watcher.context.upgrade().filter(|_| has_begun) {
                 watcher.resolve_list(&context);
             }
         };
@@ -151,6 +178,12 @@ impl Watcher {
         let count = self.lamps.swap(0, Ordering::Relaxed);
         context.list_feeds.lamps.give_back(self.holder, count);
     }
+}
+
+/// Whether a list may be watched in a package; of registrations and watchers everybody sees only his
+/// own.
+pub(in crate::server) fn is_told_of_lists(package: Package) -> bool {
+    package != Package::Registration && package.watched().is_none()
 }
 
 /// What a subscription to a list is charged for: its resources, or what it keeps of a list that

@@ -43,6 +43,9 @@ pub(in crate::server) struct WatcherInfos {
     message_summary: Topic<WatcherInfo>,
     shards: Box<[InfoShard]>,
     list_count: AtomicUsize,
+    /// How many of the lists have a hash that falls here, so that most resources are known to have
+    /// none without a lock.
+    hashes: Box<[AtomicUsize]>,
     hasher: FixedState,
     clock: Clock,
     timers: Timers,
@@ -102,6 +105,7 @@ impl WatcherInfos {
             message_summary: topic(Package::MessageSummaryWatchers),
             shards,
             list_count: AtomicUsize::new(0),
+            hashes: (0..HASHES).map(|_| AtomicUsize::new(0)).collect(),
             hasher,
             clock: runtime.clock().clone(),
             timers: runtime.timers().clone(),
@@ -124,6 +128,8 @@ impl WatcherInfos {
         let mut lists = self.shard(&key).lock();
         let watched = lists.entry(key.clone()).or_insert_with(|| {
             self.list_count.fetch_add(1, Ordering::Relaxed);
+            self.place_of(self.hash(package, resource))
+                .fetch_add(1, Ordering::Relaxed);
             WatchedWatchers::new(WatcherList::new(resource.clone(), package))
         });
         watched.subscription_count += 1;
@@ -139,6 +145,13 @@ impl WatcherInfos {
     /// Whether anybody watches a list. A watcher asks under its lock; see above.
     pub(super) fn are_any(&self) -> bool {
         self.list_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether anybody may watch the list of this resource; most that nobody watches are told from
+    /// others by one number. A watcher asks under its lock, as with [`are_any`](Self::are_any).
+    pub(super) fn may_have(&self, package: Package, resource: &Name) -> bool {
+        let hash = self.hash(package, resource);
+        self.place_of(hash).load(Ordering::Relaxed) > 0
     }
 
     /// A watcher is there, or was refreshed. `watcher` makes it if somebody watches the list.
@@ -223,6 +236,8 @@ impl WatcherInfos {
         watched.timer.clear(&self.timers);
         lists.remove(key);
         self.list_count.fetch_sub(1, Ordering::Relaxed);
+        self.place_of(self.hash(key.0, &key.1))
+            .fetch_sub(1, Ordering::Relaxed);
         let _ = self.topic(key.0).remove(&key.1);
         if lists.capacity() > 4 * lists.len().max(16) {
             lists.shrink_to_fit();
@@ -231,8 +246,16 @@ impl WatcherInfos {
 
     fn shard(&self, key: &InfoKey) -> &InfoShard {
         // The tables of the shards use the low bits.
-        let hash = self.hasher.hash_one(key) >> 32;
+        let hash = self.hash(key.0, &key.1) >> 32;
         &self.shards[hash as usize % SHARDS]
+    }
+
+    fn hash(&self, package: Package, resource: &Name) -> u64 {
+        self.hasher.hash_one((package, resource))
+    }
+
+    fn place_of(&self, hash: u64) -> &AtomicUsize {
+        &self.hashes[(hash >> 40) as usize % HASHES]
     }
 }
 
@@ -295,6 +318,8 @@ impl Drop for WatcherInfoPlace {
 }
 
 const SHARDS: usize = 64;
+/// With a hundred lists, one resource in forty is looked up for nothing.
+const HASHES: usize = 4096;
 /// Without slack, so that who waits for the end of his interval as well is told at once.
 const WAIT: ExpiryOptions = ExpiryOptions {
     label: "watcher info",
@@ -334,6 +359,37 @@ mod tests {
         let simulation = runtime.simulation().expect("it is simulated");
         simulation.run_for(WatcherList::INTERVAL);
         assert!(!is_stale());
+    }
+
+    /// A list of 5,000 lamps is refreshed: one of them has watchers that somebody asks about.
+    #[test]
+    fn resources_that_nobody_asks_about_are_known_without_a_lock() {
+        let runtime = Runtime::simulated(1);
+        let infos = WatcherInfos::new(&runtime, &SerializerKind::new(&runtime, KIND), 7);
+        let names: Vec<_> = (0..5_000)
+            .map(|number| Name::new(&format!("sip:{number}@example.com")))
+            .collect();
+        let found = |package: Package| {
+            let found = names.iter().filter(|name| infos.may_have(package, name));
+            found.cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(found(Package::Dialog), [""; 0]);
+        let [one, same] = [(); 2].map(|()| infos.join(Package::Dialog, &names[3]));
+        assert!(found(Package::Dialog).contains(&names[3]));
+        assert!(found(Package::Dialog).len() < 20, "about one in 4,096");
+        let others: Vec<_> = names[..100]
+            .iter()
+            .map(|name| infos.join(Package::Dialog, name))
+            .collect();
+        let asked = found(Package::Dialog);
+        assert!(names[..100].iter().all(|name| asked.contains(name)));
+        drop((one, others));
+        assert!(
+            found(Package::Dialog).contains(&names[3]),
+            "until the last one"
+        );
+        drop(same);
+        assert_eq!(found(Package::Dialog), [""; 0]);
     }
 
     const KIND: KindOptions = KindOptions {

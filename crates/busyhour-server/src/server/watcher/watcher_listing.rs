@@ -65,7 +65,7 @@ impl Watcher {
         if !infos.are_any() {
             return;
         }
-        for key in self.watched_resources(state) {
+        for key in self.asked_about(context, state) {
             infos.lives(&key, || state.subscription.listed(self.id));
         }
     }
@@ -76,13 +76,18 @@ impl Watcher {
         if !infos.are_any() {
             return;
         }
-        for key in self.watched_resources(state) {
+        for key in self.asked_about(context, state) {
             infos.ended(&key, self.id, end);
         }
     }
 
-    /// What it watches: each resource of its list that it is told of, or the one that it subscribed to.
-    fn watched_resources(&self, state: &Inner) -> impl Iterator<Item = InfoKey> {
+    /// What it watches, as far as somebody may watch the watchers of that: each resource of its list
+    /// that it is told of, or the one that it subscribed to.
+    fn asked_about(
+        &self,
+        context: &WatcherContext,
+        state: &Inner,
+    ) -> impl Iterator<Item = InfoKey> {
         let entries = match &state.feed {
             Some(StateSubscription::List(hub)) => Some(entries_of(hub.list())),
             _ => None,
@@ -91,7 +96,8 @@ impl Watcher {
         let alone = is_alone.then(|| state.subscription.device());
         let package = state.subscription.package();
         let resources = entries.into_iter().flatten().chain(alone);
-        resources.map(move |resource| (package, resource.clone()))
+        let asked = resources.filter(move |it| context.watchers.infos.may_have(package, it));
+        asked.map(move |resource| (package, resource.clone()))
     }
 
     /// Its list is another one now: it does not watch any more what was on the old one only, or

@@ -39,6 +39,7 @@ pub(in crate::server) struct Watchers {
     pub(super) index: ResourceIndex,
     shards: Box<[Mutex<WatcherTable>]>,
     last_id: AtomicU64,
+    list_changes: AtomicU64,
     /// In a cluster, the same by the partition of whom they watch; otherwise nothing. Its lock is
     /// taken after that of a shard.
     partitions: Box<[Mutex<WatchersById>]>,
@@ -68,6 +69,7 @@ impl Watchers {
             index: ResourceIndex::new(secrets.seed("watched resources")),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             last_id: AtomicU64::new(last_id.unwrap_or(0)),
+            list_changes: AtomicU64::new(0),
             partitions: match last_id {
                 Some(_) => (0..PARTITION_COUNT).map(|_| Mutex::default()).collect(),
                 None => Box::default(),
@@ -241,13 +243,23 @@ impl Watchers {
         }
     }
 
-    /// Some list has changed: those who watch one find out whether it is theirs.
-    pub(in crate::server) fn resolve_lists(&self) {
+    /// Some list has changed: those who watch one find out whether it is theirs. Those who watch an
+    /// address that is a list from now on need another subscription.
+    pub(in crate::server) fn resolve_lists(&self, is_new: impl Fn(&str) -> bool) {
+        self.list_changes.fetch_add(1, Ordering::Relaxed);
         for watcher in self.all() {
             if watcher.is_of_list() {
                 watcher.push_resolve_list();
+            } else if is_new(self.domains.account_of(&watcher.device())) {
+                watcher.end_for_list();
             }
         }
+    }
+
+    /// How often lists have changed. Who has looked up a list before he is in the table looks at this
+    /// before and after: a change in between has either found him in the table, or is seen by him.
+    pub(in crate::server) fn list_changes(&self) -> u64 {
+        self.list_changes.load(Ordering::Relaxed)
     }
 
     /// The watchers of an address need another topic from now on: a new subscription
