@@ -189,7 +189,8 @@ fn timers_in_slots_that_empty_and_fill_again_agree_with_a_map() {
         let mut keys: Vec<(u64, u64)> = Vec::new();
         for round in 0..scaled(40) {
             let spread = [1, 5, 1_000_000][round as usize % 3];
-            let count = next(&mut random) % 3_000;
+            // Of more than some thousands the slots are listed.
+            let count = next(&mut random) % (3_000 + step * 3);
             let deadlines = (0..count).map(|_| 100 + next(&mut random) % spread);
             let deadlines: Vec<u64> = deadlines.collect();
             keys.extend(deadlines.into_iter().map(|deadline| large.add(deadline)));
@@ -215,6 +216,32 @@ fn timers_in_slots_that_empty_and_fill_again_agree_with_a_map() {
             }
             large.check();
         }
+        large.drain();
+    }
+}
+
+/// The same while the old timers of these slots are in a list, which was made
+/// when the first of many timers was due.
+#[test]
+fn later_timers_in_the_slots_of_earlier_ones_wait_for_their_own_time() {
+    for cancelled in [1_024..2_048, 1_024..3_500, 0..5_990] {
+        let mut large = Large::default();
+        let keys: Vec<(u64, u64)> = (0..6_000).map(|n| large.add(n * 7 % 1_000)).collect();
+        large.pop();
+        for key in &keys[cancelled] {
+            if large.map.contains_key(key) {
+                large.cancel(*key);
+            }
+        }
+        // As late as the latest of the list, later, and in its middle.
+        for n in 0..4_000 {
+            large.add([999, 5_000, 1_000, 500][n % 4] + n as u64 % 3);
+            large.check();
+        }
+        (0..1_000).for_each(|_| large.pop());
+        (0..2_000).for_each(|n| {
+            large.add(998 + n % 4);
+        });
         large.drain();
     }
 }

@@ -1,6 +1,11 @@
 //! Busyhour's components, each behind the same small trait as its peers.
 
-use kit::{Args, args::refuse, bus, lookup, tasks, timers};
+use kit::{
+    Args,
+    args::refuse,
+    bus, lookup, tasks,
+    timers::{self, Locked},
+};
 
 mod buffers;
 mod run_queue;
@@ -13,6 +18,9 @@ fn main() {
     let args = Args::from_command_line();
     match args.variant_and_scenario() {
         ("unordered", "serializer-pingpong") => task_pool::unordered_pingpong(&args),
+        ("locked-queue", "timers-shared") => {
+            timers::run_shared(&args, &Locked::<timer_queue::Timers>::default());
+        }
         (_, scenario) => run(scenario, &args),
     }
     // The pool's threads still run, but the figures have been printed.

@@ -11,6 +11,8 @@ use kit::{
     timers::{self, Locked, Timers},
 };
 
+mod callback_service;
+
 fn main() {
     let args = Args::from_command_line();
     match args.variant_and_scenario() {
@@ -21,6 +23,7 @@ fn main() {
             timers::run_shared(&args, &Locked::<LazyHeap>::default())
         }
         ("btreemap", "timers-shared") => timers::run_shared(&args, &Locked::<Tree>::default()),
+        ("heap-service", "timers-shared") => callback_service::run(&args),
         (variant, scenario) => refuse(&format!("{variant} does not do {scenario}")),
     }
 }

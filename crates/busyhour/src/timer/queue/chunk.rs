@@ -213,6 +213,16 @@ impl<T> Chunk<T> {
         Some((value, place))
     }
 
+    /// Takes the timer of a slot out of its range if it is due up to `last_ns`;
+    /// returns its deadline and stamp.
+    #[inline]
+    pub(super) fn leave_slot(&mut self, offset: usize, last_ns: u64) -> Option<(u64, u32)> {
+        let memory = self.memory.as_mut()?;
+        let (slot, deadline_ns) = (&mut memory.slots[offset], memory.deadlines_ns[offset]);
+        let leaves = slot.is_ranged() && deadline_ns <= last_ns;
+        leaves.then(|| (deadline_ns, slot.leave_range()))
+    }
+
     /// Takes the timers of the slots in `offsets` that are due up to `last_ns` out
     /// of their range; gives their offsets, deadlines and stamps.
     #[inline]

@@ -54,6 +54,10 @@ impl<S: RangedSlots> RangedSlots for NoneDead<'_, S> {
         self.0.deadlines_ns(range)
     }
 
+    fn leave_slot(&mut self, slot: u32, last_ns: u64) -> Option<TimerEntry> {
+        self.0.leave_slot(slot, last_ns)
+    }
+
     fn leave_range(&mut self, range: SlotRange, last_ns: u64, give: impl FnMut(TimerEntry)) {
         self.0.leave_range(range, last_ns, give);
     }

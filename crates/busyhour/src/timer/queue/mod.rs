@@ -8,6 +8,7 @@ mod top;
 mod ranges;
 mod run;
 mod rung;
+mod slot_list;
 mod bucket;
 mod entry;
 

@@ -4,8 +4,10 @@ use super::{
     ranges::{RangeKey, RangedSlots},
     run::{LEN_MAX, Run},
     rung::{Rung, RungNext},
+    slot_list::SlotList,
     top::Top,
 };
+use std::ops::Range;
 
 /// The waiting timers in order: by deadline, then by insertion.
 ///
@@ -29,6 +31,8 @@ pub(in crate::timer) struct DeadlineOrder {
     spare: Spare,
     /// The buckets of rungs that were used up.
     spare_buckets: Vec<Vec<Bucket>>,
+    /// The memory of a list of slots that was used up.
+    spare_list: SlotList,
 }
 
 impl DeadlineOrder {
@@ -43,6 +47,7 @@ impl DeadlineOrder {
             run: Run::new(),
             spare: Spare::new(),
             spare_buckets: Vec::new(),
+            spare_list: SlotList::new(),
         }
     }
 
@@ -56,6 +61,11 @@ impl DeadlineOrder {
     #[inline]
     pub(super) fn range_count(&self) -> usize {
         self.top.range_count()
+    }
+
+    /// The slots that are listed in a rung, also of timers that have left them.
+    pub(super) fn listed_count(&self) -> usize {
+        self.rungs.first().map_or(0, |rung| rung.listed().len())
     }
 
     /// The earliest live entry.
@@ -178,6 +188,7 @@ impl DeadlineOrder {
             all.push(entry, &mut self.spare);
         }
         while let Some(rung) = self.rungs.pop() {
+            self.move_listed(rung.listed(), slots, &mut all);
             self.move_all(rung, &mut all);
         }
         let mut first = TimerEntry::NONE;
@@ -262,7 +273,9 @@ impl DeadlineOrder {
         for entry in self.run.drain() {
             all.push(entry, &mut self.spare);
         }
-        while (self.rungs.last()).is_some_and(|rung| rung.len() <= 2 * all.len()) {
+        // Listed slots stay where they are: they are many, and have no entries.
+        let is_short = |rung: &Rung, len| rung.listed().len() == 0 && rung.len() <= 2 * len;
+        while (self.rungs.last()).is_some_and(|rung| is_short(rung, all.len())) {
             let Some(rung) = self.rungs.pop() else { break };
             self.move_all(rung, &mut all);
         }
@@ -282,6 +295,7 @@ impl DeadlineOrder {
             Some(RungNext::Bucket(bucket)) => {
                 self.open(bucket, slots);
             }
+            Some(RungNext::Slots(range, bucket)) => self.open_listed(range, bucket, slots),
             Some(RungNext::Equal(block)) => {
                 self.gather(block, slots);
                 self.run.fill();
@@ -321,11 +335,67 @@ impl DeadlineOrder {
         let (first_ns, last_ns) = self.top.bounds(slots, &mut self.spare);
         let buckets = self.spare_buckets.pop().unwrap_or_default();
         let mut rung = Rung::new(first_ns, last_ns, count, buckets);
+        if count > LISTED_MIN && last_ns < u64::MAX && !self.top.is_sparse(slots) {
+            if let Some(ranges) = self.top.take_ranges(&mut self.spare) {
+                let visit_all = |visit: &mut dyn FnMut(&[u64], u32)| {
+                    let ranges = ranges.iter();
+                    ranges.for_each(|range| visit(slots.deadlines_ns(*range), range.first));
+                };
+                rung.list_slots(std::mem::take(&mut self.spare_list), visit_all);
+                self.rungs.push(rung);
+                // A slot with a later deadline is in no list.
+                return last_ns + 1;
+            }
+        }
         let push = |entry, spare: &mut Spare| rung.push(entry, spare);
         self.top.drain(slots, &mut self.spare, push);
         self.len += rung.len();
         self.rungs.push(rung);
         last_ns
+    }
+
+    /// Does the same as [`DeadlineOrder::open`] with the listed slots of a bucket,
+    /// and with the entries that were added to it.
+    fn open_listed(
+        &mut self,
+        range: Range<usize>,
+        mut later: Bucket,
+        slots: &mut impl RangedSlots,
+    ) {
+        let Some(rung) = self.rungs.last() else {
+            return;
+        };
+        let (listed, last_ns) = (rung.listed().slots(range), rung.listed().last_ns());
+        let entries = listed
+            .iter()
+            .filter_map(|slot| slots.leave_slot(*slot, last_ns));
+        if listed.len() + later.len() <= LEN_MAX {
+            let before = self.run.gathered_len();
+            entries.for_each(|entry| self.run.gather_one(entry));
+            self.len += self.run.gathered_len() - before;
+            while let Some(block) = later.take_block() {
+                self.gather(block, slots);
+            }
+            return self.run.fill();
+        }
+        let mut all = Bucket::new();
+        entries.for_each(|entry| all.push(entry, &mut self.spare));
+        self.len += all.len();
+        while let Some(block) = later.take_block() {
+            all.append(block, &mut self.spare);
+        }
+        self.open(all, slots);
+    }
+
+    /// Gives entries to the listed timers that are left.
+    fn move_listed(&mut self, listed: &SlotList, slots: &mut impl RangedSlots, all: &mut Bucket) {
+        let before = all.len();
+        for slot in listed.rest() {
+            if let Some(entry) = slots.leave_slot(*slot, listed.last_ns()) {
+                all.push(entry, &mut self.spare);
+            }
+        }
+        self.len += all.len() - before;
     }
 
     /// Sorts a bucket, or splits it into finer ones if it is large; returns the
@@ -367,7 +437,10 @@ impl DeadlineOrder {
 
     /// Moves what is left of a rung behind the entries of `all`.
     fn move_all(&mut self, rung: Rung, all: &mut Bucket) {
-        let mut buckets = rung.into_buckets();
+        let (listed, mut buckets) = rung.into_parts();
+        if listed.has_memory() {
+            self.spare_list = listed.into_memory();
+        }
         for bucket in &mut buckets {
             while let Some(block) = bucket.take_block() {
                 all.append(block, &mut self.spare);
@@ -380,7 +453,10 @@ impl DeadlineOrder {
         let Some(rung) = self.rungs.pop() else {
             return false;
         };
-        let mut buckets = rung.into_buckets();
+        let (listed, mut buckets) = rung.into_parts();
+        if listed.has_memory() {
+            self.spare_list = listed.into_memory();
+        }
         for bucket in &mut buckets {
             while let Some(block) = bucket.take_block() {
                 self.spare.put(block);
@@ -404,6 +480,9 @@ const SORTED_MAX: usize = 32;
 /// that grows.
 const SPLIT_LEN_MIN: usize = 16;
 const SPLIT_GROWTH: usize = 4;
+/// Of more timers than this the slots are listed by bucket, with four bytes each;
+/// fewer get their entries at once, which stay in the caches.
+const LISTED_MIN: usize = 4096;
 /// A run longer than this makes room by becoming a rung.
 const RUN_LEN_MAX: usize = 2 * LEN_MAX;
 const SPARE_BUCKETS_MAX: usize = 4;

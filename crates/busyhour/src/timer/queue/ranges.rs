@@ -31,6 +31,10 @@ pub(in crate::timer) trait RangedSlots: Liveness {
     /// The deadlines of the slots of a range, also of those whose timers left it.
     fn deadlines_ns(&self, range: SlotRange) -> &[u64];
 
+    /// Takes the timer out of its range that is in a slot and due up to `last_ns`,
+    /// if there is one.
+    fn leave_slot(&mut self, slot: u32, last_ns: u64) -> Option<TimerEntry>;
+
     /// Takes the timers that are due up to `last_ns` out of their range, in order
     /// of insertion.
     fn leave_range(&mut self, range: SlotRange, last_ns: u64, give: impl FnMut(TimerEntry));

@@ -74,6 +74,10 @@ impl Run {
         self.gathered.extend_from_slice(entries);
     }
 
+    pub(super) fn gathered_len(&self) -> usize {
+        self.gathered.len()
+    }
+
     /// The same for one entry.
     pub(super) fn gather_one(&mut self, entry: TimerEntry) {
         self.gathered.push(entry);

@@ -1,8 +1,9 @@
 use super::{
     bucket::{Bucket, EntryBlock, Spare},
     entry::TimerEntry,
+    slot_list::SlotList,
 };
-use std::mem;
+use std::{mem, ops::Range};
 
 /// A span of time split into buckets of equal width, a power of two, except for
 /// the last one, which takes everything later.
@@ -15,6 +16,8 @@ pub(in crate::timer) struct Rung {
     current: usize,
     len: usize,
     buckets: Vec<Bucket>,
+    /// Timers without entries, older than those in the buckets.
+    listed: SlotList,
 }
 
 /// The next entries of a rung.
@@ -22,6 +25,9 @@ pub(in crate::timer) struct Rung {
 pub(in crate::timer) enum RungNext {
     /// All of a bucket.
     Bucket(Bucket),
+    /// The slots of a bucket, which are removed from the end of the list on, and
+    /// the entries that come after them.
+    Slots(Range<usize>, Bucket),
     /// A part of a large bucket whose entries have one deadline, in order of
     /// insertion. The bucket stays and accepts more entries.
     Equal(Box<EntryBlock>),
@@ -50,7 +56,25 @@ impl Rung {
             current: 0,
             len: 0,
             buckets,
+            listed: SlotList::default(),
         }
+    }
+
+    /// Takes timers that have no entries yet into an empty rung.
+    ///
+    /// `for_each` visits their deadlines and slots, always in the same order.
+    pub(super) fn list_slots(
+        &mut self,
+        memory: SlotList,
+        for_each: impl Fn(&mut dyn FnMut(&[u64], u32)),
+    ) {
+        let index = |deadline_ns: u64| self.index(deadline_ns);
+        self.listed = memory.filled(self.buckets.len(), index, for_each);
+    }
+
+    /// The slots that are left, also of timers that have left them.
+    pub(super) fn listed(&self) -> &SlotList {
+        &self.listed
     }
 
     /// The entries that are left, dead ones included.
@@ -74,8 +98,16 @@ impl Rung {
     /// Removes the next entries: a bucket, or, if it has one deadline and more
     /// than `many` entries, only a block of it.
     pub(in crate::timer) fn next(&mut self, many: usize) -> Option<RungNext> {
-        let rest = self.buckets.get(self.current..)?;
-        self.current += rest.iter().position(|bucket| !bucket.is_empty())?;
+        let has_some =
+            |place: &usize| !self.buckets[*place].is_empty() || !self.listed.of(*place).is_empty();
+        self.current = (self.current..self.buckets.len()).find(has_some)?;
+        let slots = self.listed.take(self.current);
+        if !slots.is_empty() {
+            let entries = mem::take(&mut self.buckets[self.current]);
+            self.current += 1;
+            self.len -= entries.len();
+            return Some(RungNext::Slots(slots, entries));
+        }
         let is_last = self.current + 1 == self.buckets.len();
         let bucket = &mut self.buckets[self.current];
         if self.shift == 0 && !is_last && bucket.len() > many {
@@ -88,9 +120,9 @@ impl Rung {
         Some(RungNext::Bucket(mem::take(bucket)))
     }
 
-    /// What is left of it, bucket by bucket.
-    pub(super) fn into_buckets(self) -> Vec<Bucket> {
-        self.buckets
+    /// What is left of it: slots, and the entries bucket by bucket.
+    pub(super) fn into_parts(self) -> (SlotList, Vec<Bucket>) {
+        (self.listed, self.buckets)
     }
 
     #[inline]

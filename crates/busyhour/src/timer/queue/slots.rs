@@ -115,6 +115,14 @@ impl<T> RangedSlots for TimerSlots<T> {
     }
 
     #[inline]
+    fn leave_slot(&mut self, slot: u32, last_ns: u64) -> Option<TimerEntry> {
+        let (number, offset) = split(slot);
+        let (deadline_ns, stamp) = self.chunks.get_mut(number)?.leave_slot(offset, last_ns)?;
+        self.with_entry += 1;
+        Some(TimerEntry::new(deadline_ns, slot, stamp))
+    }
+
+    #[inline]
     fn leave_range(&mut self, range: SlotRange, last_ns: u64, mut give: impl FnMut(TimerEntry)) {
         let (number, offset) = split(range.first);
         let Some(chunk) = self.chunks.get_mut(number) else {
@@ -176,6 +184,15 @@ impl<T> TimerSlots<T> {
         chunk.is_some_and(|chunk| chunk.is_fresh())
     }
 
+    /// Makes sure that there is a chunk to claim from; whether it is a new one.
+    pub(super) fn began_chunk(&mut self) -> bool {
+        let begins = self.claimed_from == NO_CHUNK;
+        if begins {
+            self.begin_chunk();
+        }
+        begins
+    }
+
     /// Puts a value that waits for `deadline_ns` into the next of the slots that
     /// were not claimed since their chunk was empty. Also returns the place in a
     /// range. [`TimerSlots::has_fresh`] must be true.
@@ -200,9 +217,7 @@ impl<T> TimerSlots<T> {
         deadline_ns: u64,
         value: T,
     ) -> (QueueHandle, TimerEntry) {
-        if self.claimed_from == NO_CHUNK {
-            self.begin_chunk();
-        }
+        self.began_chunk();
         let number = self.claimed_from;
         let chunk = &mut self.chunks[number];
         let (offset, claimed) = chunk.claim(deadline_ns, value);

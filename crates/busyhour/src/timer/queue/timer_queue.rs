@@ -65,12 +65,15 @@ impl<T> TimerQueue<T> {
             }
             return handle;
         }
-        self.add_entry(deadline_ns, value)
+        self.add_entry(deadline, value)
     }
 
     #[inline(never)]
-    fn add_entry(&mut self, deadline_ns: u64, value: T) -> QueueHandle {
-        let (handle, entry) = self.slots.claim(deadline_ns, value);
+    fn add_entry(&mut self, deadline: Instant, value: T) -> QueueHandle {
+        if self.slots.began_chunk() {
+            return self.add(deadline, value);
+        }
+        let (handle, entry) = self.slots.claim(deadline.as_nanos(), value);
         self.order.insert(entry);
         handle
     }
@@ -249,7 +252,7 @@ impl<T> TimerQueue<T> {
         let dead_max = DEAD_RATIO * len + DEAD_MIN;
         if len == 0 {
             self.order.clear();
-        } else if dead > dead_max {
+        } else if dead > dead_max || self.order.listed_count() > LISTED_RATIO * dead_max {
             self.order.purge(&mut self.slots);
         } else {
             self.order.replace_first(&mut self.slots);
@@ -280,6 +283,8 @@ impl<T> Default for TimerQueue<T> {
 /// timers, so that the entries of a timer take less than 50 bytes.
 const DEAD_RATIO: usize = 2;
 const DEAD_MIN: usize = 256;
+/// A slot in a list takes a quarter of the memory of an entry.
+const LISTED_RATIO: usize = 4;
 
 #[cfg(test)]
 mod tests {

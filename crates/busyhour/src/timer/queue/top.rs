@@ -103,6 +103,23 @@ impl Top {
         }
     }
 
+    /// Removes all ranges, if there is nothing else; gives them in order of
+    /// insertion.
+    pub(super) fn take_ranges(&mut self, spare: &mut Spare) -> Option<Vec<SlotRange>> {
+        if self.entry_count() > 0 {
+            return None;
+        }
+        self.close_range(spare);
+        let mut ranges = Vec::with_capacity(self.range_count);
+        while let Some(block) = self.bucket.take_block() {
+            let items = block.entries().iter().copied();
+            ranges.extend(items.filter_map(SlotRange::of_entry));
+            spare.put(block);
+        }
+        (self.range_count, self.range_slots) = (0, 0);
+        Some(ranges)
+    }
+
     /// Takes all out, if there are only entries.
     pub(super) fn take_entries(&mut self) -> Option<Bucket> {
         (self.range_count() == 0).then(|| mem::take(&mut self.bucket))
