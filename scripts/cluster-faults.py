@@ -839,6 +839,28 @@ class Faults:
             self.network.cut(broker, node)
         return self.network.heal
 
+    def do_nodes_apart(self):
+        node = self.one()
+        for other in NODES:
+            if other != node:
+                self.network.cut_both(node, other)
+        return self.network.heal
+
+    def do_node_hears_no_other(self):
+        node = self.one()
+        for other in NODES:
+            if other != node:
+                self.network.cut(other, node)
+        return self.network.heal
+
+    def do_node_from_all(self):
+        """Nobody but the client reaches it."""
+        node = self.one()
+        for other in [*NODES, *BROKERS, *DATABASES]:
+            if other != node:
+                self.network.cut_both(node, other)
+        return self.network.heal
+
     def do_brokers_apart(self):
         alone = self.random.choice(BROKERS)
         for broker in BROKERS:

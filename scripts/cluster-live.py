@@ -109,12 +109,12 @@ class Client:
         self.call_id = f"{user}-{self.address}"
         self.etag = ""
 
-    def send(self, method, uri, headers="", body="", call_id=None):
+    def request(self, method, uri, headers="", body="", call_id=None):
         self.count += 1
-        self.socket.sendto((f"{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {self.address};branch=z9hG4bK{self.user}{self.count};rport\r\n"
-                            f"Max-Forwards: 70\r\nFrom: <sip:{self.user}@{DOMAIN}>;tag={self.user}\r\nTo: <{uri if method != 'REGISTER' else f'sip:{self.user}@{DOMAIN}'}>\r\n"
-                            f"Call-ID: {call_id or self.call_id}\r\nCSeq: {self.count} {method}\r\nContact: <sip:{self.user}@{self.address}>\r\n"
-                            f"{headers}Content-Length: {len(body)}\r\n\r\n{body}").encode(), self.server)
+        return (f"{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {self.address};branch=z9hG4bK{self.user}{self.count};rport\r\n"
+                f"Max-Forwards: 70\r\nFrom: <sip:{self.user}@{DOMAIN}>;tag={self.user}\r\nTo: <{uri if method != 'REGISTER' else f'sip:{self.user}@{DOMAIN}'}>\r\n"
+                f"Call-ID: {call_id or self.call_id}\r\nCSeq: {self.count} {method}\r\nContact: <sip:{self.user}@{self.address}>\r\n"
+                f"{headers}Content-Length: {len(body)}\r\n\r\n{body}").encode()
 
     def hear(self, seconds=10.0):
         self.socket.settimeout(max(0.001, seconds))
@@ -129,10 +129,20 @@ class Client:
         return message
 
     def ask(self, *request, **more):
-        self.send(*request, **more)
-        while not (answer := self.hear()).startswith(("SIP/2.0 2", "SIP/2.0 4", "SIP/2.0 5")):
-            if not answer:
-                sys.exit(f"cluster-live: {self.user} got no answer to {request[0]}")
+        """The final answer; the request is sent again as telephones do it (RFC 3261 §17.1.2)."""
+        request, pause, answer = self.request(*request, **more), 0.5, ""
+        given_up_at = time.monotonic() + 32.0
+        while not answer and time.monotonic() < given_up_at:
+            self.socket.sendto(request, self.server)
+            until = time.monotonic() + pause
+            pause = min(2 * pause, 4.0)
+            while not answer and time.monotonic() < until:
+                heard = self.hear(until - time.monotonic())
+                is_final = heard.startswith(("SIP/2.0 2", "SIP/2.0 4", "SIP/2.0 5"))
+                # A request that was sent twice may be answered twice.
+                answer = heard if is_final and f"CSeq: {self.count} " in heard else ""
+        if not answer:
+            sys.exit(f"cluster-live: {self.user} got no answer to {request.decode()}")
         if not answer.startswith("SIP/2.0 2"):
             sys.exit(f"cluster-live: {answer}")
         return answer
@@ -167,6 +177,14 @@ class Lamp(threading.Thread):
                 self.told.append((time.monotonic(), state[1] if state else "terminated"))
 
 
+def has_hint(node, name):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{HTTP + node}/api/v1/hints/{name}", timeout=10) as answer:
+            return answer.status == 200
+    except urllib.error.HTTPError:
+        return False
+
+
 def changes(folder):
     """How much later who watches from another owner is told."""
     owner = owners(folder)
@@ -175,7 +193,7 @@ def changes(folder):
     near = next(name for name in names if owner(name) == of_device)
     far = next(name for name in names if owner(name) != of_device)
     sql(folder, "".join(f"INSERT INTO setting VALUES ('hint', '{name}', 'sip:phone@{DOMAIN}');" for name in (near, far)))
-    time.sleep(3.0)
+    wait("all nodes to have the extensions", lambda: all(has_hint(node, name) for node in range(3) for name in (near, far)))
     phone = Client("phone", of_device)
     phone.register()
     lamps = [Lamp(name, owner(name)) for name in (near, far)]
@@ -201,8 +219,10 @@ def join(folder):
     os.kill(pid, signal.SIGTERM)
     wait("gamma to leave", lambda: sum(cluster(one)["partitions_served"] for one in range(2)) == 256)
     owner = owners(folder)
-    # It has to stay where it is when gamma is back.
     user = next(f"probe{number}" for number in range(1000) if owner(f"probe{number}") == 0)
+    # It has to stay where it is when gamma is back.
+    pin = f"http://127.0.0.1:{HTTP}/api/v1/cluster/partitions/{partition(user)}/move/alpha"
+    urllib.request.urlopen(urllib.request.Request(pin, method="POST"), timeout=10).close()
     probe, is_over, waits = Client(user, 0), threading.Event(), []
     probe.register()
 

@@ -125,6 +125,7 @@ const CLUSTER: Layers = Layers {
         arrow("node", &["view", "assignment", "action"]),
         arrow("ownership", &["view"]),
         arrow("live", &["view"]),
+        arrow("notices", &[]),
         arrow("broker", &[]),
         arrow("pieces", &[]),
         arrow("nats", &["broker", "pieces"]),

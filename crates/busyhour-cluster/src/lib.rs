@@ -16,6 +16,7 @@ mod action;
 mod node;
 mod ownership;
 mod live;
+mod notices;
 mod broker;
 #[cfg(feature = "nats")]
 mod pieces;
@@ -33,6 +34,7 @@ pub use member::{Failure, Grant, Member, NodeNumber};
 #[cfg(feature = "nats")]
 pub use nats::{NatsBroker, NatsError, NatsOptions, OnConnected};
 pub use node::Node;
+pub use notices::{Notice, Notices};
 pub use ownership::Ownership;
 pub use partition::{PARTITION_COUNT, Partition};
 pub use tables::{Counted, InUse, Tables};

@@ -14,6 +14,8 @@ pub struct Node {
     timing: Timing,
     /// Until when the node may answer from memory, by its own clock.
     lease_end: Instant,
+    /// Before the last view was asked for.
+    view_read_at: Instant,
     beat: Beat,
     view: Option<View>,
     held: BTreeMap<Partition, Holding>,
@@ -68,6 +70,7 @@ impl Node {
             member,
             timing,
             lease_end: asked_at + (timing.lease - timing.margin),
+            view_read_at: asked_at,
             beat: Beat::Due(asked_at),
             view: None,
             held: BTreeMap::new(),
@@ -105,6 +108,11 @@ impl Node {
     /// Until when that is so.
     pub fn lease_end(&self) -> Instant {
         self.lease_end
+    }
+
+    /// The database had the [view](Self::view) as it is then, or later.
+    pub fn view_read_at(&self) -> Instant {
+        self.view_read_at
     }
 
     /// How many partitions the node holds, whatever their phase.
@@ -201,6 +209,7 @@ impl Node {
     fn on_view(&mut self, now: Instant, view: View) -> Vec<Action> {
         if let Beat::Asked(asked_at) = self.beat {
             self.lease_end = asked_at + (self.timing.lease - self.timing.margin);
+            self.view_read_at = asked_at;
             self.beat = Beat::Due(now.max(asked_at + self.timing.beat));
         }
         let mut actions = self.reconcile(&view);

@@ -163,6 +163,25 @@ fn to_an_unproven_address_an_unanswered_notify_is_sent_four_times() {
     assert_eq!(watcher.now, Instant::from_nanos(32_000_000_000));
 }
 
+/// All four were lost, as on the way through a server that hears nothing for some seconds: who
+/// subscribes again is told at once, and not when the last one is given up.
+#[test]
+fn who_subscribes_again_is_told_though_a_notify_has_no_answer() {
+    let mut watcher = Watcher::active();
+    for _ in 0..3 {
+        watcher.now = watcher.subscription.deadline().unwrap();
+        watcher.poll().expect("it is sent again");
+    }
+    watcher.pass(1000);
+    watcher
+        .refresh(2, "Event: presence\r\nExpires: 600")
+        .unwrap();
+    let notify = watcher.poll().expect("a NOTIFY");
+    assert_has(&notify, "CSeq: 2 NOTIFY\r\n");
+    assert!(!watcher.answer(1, 200), "nobody waits for that answer");
+    assert!(watcher.answer(2, 200));
+}
+
 #[test]
 fn an_unanswered_notify_is_retransmitted_and_then_given_up() {
     let mut watcher = Watcher::active();

@@ -165,6 +165,19 @@ impl Dialogs {
         self.settle(key, at.now, out);
     }
 
+    /// Another server of the cluster has forwarded this BYE, whose dialog it did not know; nothing
+    /// happens if it is not known here either.
+    pub fn ended_elsewhere(&mut self, now: Instant, bye: &Message<'_>, out: &mut DialogActions) {
+        let name = DialogName::of(bye);
+        let Some((key, index, sender)) = name.and_then(|name| self.find_dialog(&name)) else {
+            return;
+        };
+        if let Some(call) = self.calls.get_mut(key) {
+            call.end(index, bye_of(sender), None, Some(sender));
+        }
+        self.settle(key, now, out);
+    }
+
     /// Another dialog has taken the place of this one (RFC 3891 §3).
     pub fn replace(&mut self, now: Instant, replaced: &ReplacedDialog, out: &mut DialogActions) {
         let [one, other] = &replaced.tags;

@@ -15,7 +15,7 @@ use crate::{
         DnsClient, HttpSender, Sockets, StreamOptions, StreamPolicy, Streams, Udp, UdpOptions,
         address_problem,
     },
-    server::{NoResolver, PeerConfig, Resolver, Server, ServerConfig, SpanExportConfig},
+    server::{DirectWay, NoResolver, PeerConfig, Resolver, Server, ServerConfig, SpanExportConfig},
     web::{
         Access, Archives, ChallengeTexts, Graphs, LocalSocket, PmcdSource, Telephone, Web,
         WebOptions, WebTls, default_socket,
@@ -63,7 +63,7 @@ impl Service {
         let config_file = source.file.clone();
         // The store comes first: a second server on the same store must be refused
         // before it takes a port.
-        let membership = member::join(&config, ending)?;
+        let mut membership = member::join(&config, ending)?;
         let member = membership.as_ref().map(|membership| membership.member);
         let store = open_store(&config.store, member)?;
         if let Some(warning) = unread_store(&config.store) {
@@ -96,6 +96,13 @@ impl Service {
             ..config.server()
         };
         let (on, sockets) = (runtime.clone(), network.clone());
+        let of_nodes = network.nodes.addresses().first();
+        if let (Some(membership), Some(address)) = (&mut membership, of_nodes) {
+            membership.direct = Some(DirectWay {
+                network: network.nodes.clone(),
+                address: *address,
+            });
+        }
         let server = match membership {
             None => Server::start(on, options, sockets, store),
             Some(membership) => Server::start_in_cluster(on, options, sockets, store, membership),
@@ -283,6 +290,7 @@ fn bind(config: &Config, identity: &ReadCertificates) -> Result<Sockets, Failure
         iax2: bind("IAX2", &config.iax2.listen)?,
         capture: bind_capture(config)?,
         media: bind_media(config)?,
+        nodes: Arc::new(member::bind_for_nodes(config)?),
     })
 }
 

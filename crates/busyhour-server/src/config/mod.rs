@@ -37,7 +37,7 @@ mod values;
 
 pub use allowed::Allowed;
 pub use credentials::CredentialSettings;
-pub use database::cluster::ClusterSettings;
+pub use database::cluster::{ClusterSettings, NodeListen};
 pub use keys::KEYS;
 pub use otlp::OtlpSettings;
 pub use overrides::{Overrides, StoreOverrides};

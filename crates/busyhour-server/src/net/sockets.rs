@@ -30,6 +30,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 ///     iax2: Udp::bind(&UdpOptions::new([]))?,
 ///     capture: Udp::bind(&UdpOptions::new([]))?,
 ///     media: Udp::bind(&UdpOptions::new([]))?,
+///     nodes: Arc::new(Udp::bind(&UdpOptions::new([]))?),
 /// });
 /// let here = network.sip.addresses()[0];
 /// let runtime = Runtime::builder().workers(1).build()?;
@@ -63,6 +64,8 @@ pub struct Sockets {
     pub capture: Udp,
     /// Where media relays are asked.
     pub media: Udp,
+    /// Where other nodes of a cluster are reached directly. Its datagrams are in no statistics of SIP.
+    pub nodes: Arc<Udp>,
 }
 
 impl Sockets {
@@ -96,6 +99,11 @@ impl Sockets {
         let buffers = owned_by("media relays")?;
         self.media
             .start(&buffers, pool, deliver, || ReadMode::All)?;
+        let nodes = server.clone();
+        let deliver = move |datagram: Datagram| nodes.node_datagram(&datagram.payload);
+        let buffers = owned_by("datagrams of nodes")?;
+        self.nodes
+            .start(&buffers, pool, deliver, || ReadMode::All)?;
         let streams = server.clone();
         let deliver = move |flow, arrival| match arrival {
             StreamMessage::Message(message) => streams.message(flow, &message),
@@ -111,6 +119,7 @@ impl Sockets {
         self.sip.stop_receiving();
         self.iax2.stop_receiving();
         self.media.stop_receiving();
+        self.nodes.stop_receiving();
         self.streams.stop();
     }
 }

@@ -155,6 +155,7 @@ impl Core {
         core.hear_live_states();
         core.serve_partitions()?;
         core.hear_other_nodes();
+        core.find_direct_ways()?;
         Ok(core)
     }
 

@@ -268,6 +268,7 @@ impl Site {
             iax2: Udp::bind(&UdpOptions::new([])).expect("no port"),
             capture: Udp::bind(&UdpOptions::new([])).expect("no port"),
             media: Udp::bind(&UdpOptions::new([])).expect("no port"),
+            nodes: Arc::new(Udp::bind(&UdpOptions::new([])).expect("no port")),
         });
         let network = Arc::new(SlowNetwork {
             sockets: sockets.clone(),

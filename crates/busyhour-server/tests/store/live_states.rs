@@ -88,6 +88,44 @@ fn hints_show_devices_of_other_nodes() {
     );
 }
 
+/// The BYE comes to a node that cannot tell the carrier, and goes on from there; the carrier is told
+/// later.
+#[test]
+fn a_call_that_ends_while_nats_is_away_leaves_no_lamp_lit() {
+    // Without NATS the nodes do not reach each other at all.
+    let mut site = Site::with(&format!("[cluster]\nlisten = \"off\"\n{}", hints()));
+    let [alpha, beta, gamma] = site.three_nodes();
+    let mut boards = [&alpha, &beta, &gamma].map(Board::new);
+    let mut phones: Vec<_> = (USERS.iter())
+        .map(|user| Phone::new(&beta.0, 9, user))
+        .collect();
+    for phone in &mut phones {
+        let request = phone.register_request();
+        assert!(phone.ask(&request).starts_with("SIP/2.0 200 "));
+    }
+    show(&mut boards, &|_| "Ready");
+    let (caller, called) = (first_of(&alpha), first_of(&gamma));
+    let call = Answered::begin(&mut phones, &mut boards, caller, called);
+    site.nats.kill();
+    let says = |node: &Node, words: &str| node.0.get("/healthz").contains(words);
+    let is_degraded = || says(&beta, "degraded: NATS cannot be reached");
+    wait_until(is_degraded, || beta.0.get("/healthz"));
+    call.end(&mut phones, 0, &beta);
+    // The other two nodes are to be told.
+    assert_eq!(beta.0.stat("/cluster/notices_waiting"), 2);
+    let lasts = |node: &Node| {
+        node.0
+            .get("/api/v1/calls?node=gamma")
+            .contains("\"call_id\"")
+    };
+    assert!(lasts(&gamma), "gamma does not know it yet");
+    site.nats.run();
+    show(&mut boards, &|_| "Ready");
+    beta.0
+        .wait_for("/cluster/notices_waiting", |waiting| waiting == 0);
+    assert!(!lasts(&gamma));
+}
+
 /// What is set over HTTP at one node is so at all.
 fn settings_of_other_nodes(nodes: [&Node; 3]) {
     let (hint, list) = ("/api/v1/hints/800", "/api/v1/lists/panel");
@@ -296,6 +334,12 @@ impl Answered {
 
     /// Both are told, and the lamps go out.
     fn hang_up(self, phones: &mut [Phone], boards: &mut [Board], side: usize, node: &Node) {
+        self.end(phones, side, node);
+        show(boards, &|_| "Ready");
+    }
+
+    /// One side sends its BYE to a node until it is answered.
+    fn end(self, phones: &mut [Phone], side: usize, node: &Node) {
         let bye = self.request(phones, side, "900 BYE");
         let [own, other] = [self.sides[side], self.sides[1 - side]];
         let before = std::mem::replace(&mut phones[own].server, node.0.sip);
@@ -316,7 +360,6 @@ impl Answered {
             }
         }
         phones[own].server = before;
-        show(boards, &|_| "Ready");
     }
 }
 

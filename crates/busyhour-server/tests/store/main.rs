@@ -8,6 +8,7 @@ mod support;
 mod call_records;
 mod across_nodes;
 mod cluster;
+mod direct_ways;
 mod followed_settings;
 mod live_states;
 mod mixed_versions;

@@ -73,6 +73,7 @@ impl Site {
             iax2: Udp::bind(&UdpOptions::new([])).unwrap(),
             capture: Udp::bind(&UdpOptions::new([])).unwrap(),
             media: Udp::bind(&UdpOptions::new([])).unwrap(),
+            nodes: Arc::new(Udp::bind(&UdpOptions::new([])).unwrap()),
         });
         let config = ServerConfig {
             peers,

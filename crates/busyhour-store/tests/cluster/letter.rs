@@ -12,6 +12,35 @@ pub struct Asked {
     pub came_to: usize,
 }
 
+/// The end of a dialog, as a telephone sends it: to any node.
+#[derive(Clone)]
+pub struct Bye {
+    pub aor: Box<str>,
+    pub id: u64,
+    /// Who carries the dialog.
+    pub carrier: usize,
+    pub came_to: usize,
+}
+
+impl Bye {
+    pub fn to_text(&self) -> Vec<u8> {
+        let (id, carrier, came_to) = (self.id, self.carrier, self.came_to);
+        format!("{id} {carrier} {came_to} {}", self.aor).into_bytes()
+    }
+
+    pub fn of_text(text: &[u8]) -> Self {
+        let text = std::str::from_utf8(text).expect("as it was written");
+        let mut words = text.split(' ');
+        let mut number = || words.next().and_then(|it| it.parse().ok()).expect("one");
+        Self {
+            id: number(),
+            carrier: number() as usize,
+            came_to: number() as usize,
+            aor: words.next().expect("one").into(),
+        }
+    }
+}
+
 /// From node to node.
 #[derive(Clone)]
 pub enum Letter {
@@ -21,6 +50,21 @@ pub enum Letter {
     Announce,
     Handle(Asked),
     Answer(Asked),
+    Bye(Bye),
+    ByeAnswer(Bye),
+    /// It went on from this life of a node, and this is the number of the notice.
+    Ended(Member, u64, Bye),
+    Known(Member, u64),
+}
+
+impl Letter {
+    /// Whether it goes from node to node without the broker.
+    pub fn is_direct(&self) -> bool {
+        matches!(
+            self,
+            Self::Handle(_) | Self::Answer(_) | Self::Bye(_) | Self::ByeAnswer(_)
+        )
+    }
 }
 
 /// To the database.

@@ -2,12 +2,12 @@
 
 use crate::{
     database::Group,
-    letter::{Answer, Asked, Letter, Query, away},
+    letter::{Answer, Asked, Bye, Letter, Query, away},
 };
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_cluster::{
-    Action, Counted, Failure, Grant, LiveMessage, Member, Node, Partition, Reply, Report, Route,
-    SharedAction, SharedStates, Timing, Value,
+    Action, Counted, Failure, Grant, Life as NodeLife, LiveMessage, Member, Node, NodeView,
+    Notices, Partition, Reply, Report, Route, SharedAction, SharedStates, Timing, Value,
 };
 use busyhour_registrar::{BindingId, Bindings, Now, Registration, RegistrationPolicy};
 use busyhour_sip::{Flow, Message};
@@ -24,6 +24,8 @@ pub enum Out {
     ToAll(Letter),
     /// The telephone has its 200.
     Acknowledge(Asked),
+    /// The telephone's BYE is answered.
+    Over(Bye),
     /// The program ends.
     End,
 }
@@ -56,6 +58,8 @@ pub struct Life {
     pub carries: BTreeSet<(Box<str>, u64)>,
     /// Those of its devices, by who carries them.
     pub dialogs: BTreeSet<(Box<str>, Member, u64)>,
+    /// Dialogs whose end other nodes have to be told.
+    notices: Notices,
     is_connected: bool,
     next_beacon: Instant,
     out: Vec<Out>,
@@ -92,6 +96,7 @@ impl Life {
             told: BTreeMap::new(),
             carries: BTreeSet::new(),
             dialogs: BTreeSet::new(),
+            notices: Notices::new(member.node, PATIENCE),
             is_connected: false,
             next_beacon: asked_at,
             out: Vec::new(),
@@ -114,6 +119,8 @@ impl Life {
         let Some(view) = self.core.view().cloned() else {
             return;
         };
+        self.know_nodes();
+        self.send_notices(now);
         let mut actions = vec![SharedAction::Send(self.shared.beacon())];
         if self.is_connected != is_connected {
             self.is_connected = is_connected;
@@ -225,6 +232,16 @@ impl Life {
             }
             Letter::Announce => self.core.on_announced(now),
             Letter::Answer(asked) => self.out.push(Out::Acknowledge(asked)),
+            Letter::Bye(bye) => self.bye(now, bye),
+            Letter::Ended(by, number, bye) => {
+                self.carry(&bye.aor, bye.id, false);
+                let to = usize::from(by.node.0) - 1;
+                self.out.push(Out::ToNode(to, Letter::Known(by, number)));
+            }
+            Letter::Known(by, number) if by == self.member => self.notices.answered(number),
+            // It answers an earlier life.
+            Letter::Known(..) => {}
+            Letter::ByeAnswer(bye) => self.out.push(Out::Over(bye)),
             Letter::Handle(_) => unreachable!("the world knows the text"),
         }
     }
@@ -384,6 +401,54 @@ impl Life {
             false => self.carries.remove(&key),
         };
         self.report(aor, id);
+    }
+
+    /// A telephone ends a dialog: the carrier is told, and if it cannot be, the request goes on
+    /// from here.
+    pub fn bye(&mut self, now: Instant, bye: Bye) {
+        if bye.carrier == self.number {
+            self.carry(&bye.aor, bye.id, false);
+            self.out.push(match bye.came_to == self.number {
+                true => Out::Over(bye),
+                false => Out::ToNode(bye.came_to, Letter::ByeAnswer(bye)),
+            });
+        } else if !self.know_nodes() {
+            // The telephone sends it again.
+        } else if self.is_connected && self.lives(bye.carrier) {
+            self.out.push(Out::ToNode(bye.carrier, Letter::Bye(bye)));
+        } else {
+            self.notices.add(now, bye.to_text().into());
+            self.send_notices(now);
+            self.out.push(Out::Over(bye));
+        }
+    }
+
+    fn send_notices(&mut self, now: Instant) {
+        for notice in self.notices.due(now) {
+            let to = usize::from(notice.to.0) - 1;
+            let bye = Bye::of_text(&notice.text);
+            let letter = Letter::Ended(self.member, notice.number, bye);
+            self.out.push(Out::ToNode(to, letter));
+        }
+    }
+
+    /// Takes over who lives, if that is known yet.
+    fn know_nodes(&mut self) -> bool {
+        let Some(view) = self.core.view() else {
+            return false;
+        };
+        let nodes = view.nodes.iter();
+        let nodes = nodes.map(|it| (it.member.node, it.life != NodeLife::Over));
+        self.notices.view_is(self.core.view_read_at(), nodes);
+        true
+    }
+
+    fn lives(&self, number: usize) -> bool {
+        let mut nodes = self.core.view().into_iter().flat_map(|view| &view.nodes);
+        let is_it = |node: &&NodeView| usize::from(node.member.node.0) == number + 1;
+        nodes
+            .find(is_it)
+            .is_some_and(|node| node.life != NodeLife::Over)
     }
 
     fn report(&mut self, aor: &str, id: u64) {

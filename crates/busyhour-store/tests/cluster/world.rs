@@ -3,7 +3,7 @@
 use crate::{
     database::{Database, PARTITIONS},
     device::{Device, register},
-    letter::{Answer, Asked, Letter, Query},
+    letter::{Answer, Asked, Bye, Letter, Query},
     node::{Life, Out},
     seeds::Random,
 };
@@ -20,8 +20,11 @@ pub struct World {
     database_ahead: Duration,
     database: Database,
     is_database_away: bool,
+    is_broker_away: bool,
     machines: Vec<Machine>,
     devices: Vec<Device>,
+    /// Whether nodes reach each other without the broker.
+    is_direct: bool,
     /// Directions in which the broker carries nothing.
     cuts: Vec<(usize, usize)>,
     events: BTreeMap<(Duration, u64), Event>,
@@ -32,6 +35,8 @@ pub struct World {
     is_busy: bool,
     clock_set_at: Duration,
     dialogs: u64,
+    /// Dialogs whose BYE was answered, and by which process.
+    over: BTreeMap<(Box<str>, u64), (usize, u64)>,
     /// Says what happens, for a replay.
     pub is_told: bool,
 }
@@ -64,6 +69,10 @@ enum Event {
     Letter(usize, Letter),
     /// A telephone's request arrives at a node.
     Request(usize, Asked),
+    /// A telephone's BYE arrives at a node.
+    Bye(usize, Bye),
+    /// It was sent so often.
+    ByeSent(Bye, u32),
     /// A telephone does something.
     Device(usize),
     Fault,
@@ -77,6 +86,7 @@ enum Fault {
     NoBroker(usize),
     Cut(usize, usize),
     DatabaseAway,
+    BrokerAway,
 }
 
 impl World {
@@ -103,8 +113,10 @@ impl World {
             database_ahead: Duration::from_secs(500),
             database: Database::new(),
             is_database_away: false,
+            is_broker_away: false,
             machines,
             devices: Device::some(10, PARTITIONS),
+            is_direct: seed % 2 == 0,
             cuts: Vec::new(),
             events: BTreeMap::new(),
             sent: 0,
@@ -112,6 +124,7 @@ impl World {
             is_busy: true,
             clock_set_at: Duration::ZERO,
             dialogs: 0,
+            over: BTreeMap::new(),
             is_told: false,
         };
         // Node numbers are given in the order of joining: so the machine of a number is known.
@@ -163,7 +176,11 @@ impl World {
             Event::Device(device) => self.device(device),
             Event::Fault => self.fault(),
             Event::Heal(fault) => self.heal(fault),
-            Event::Answer(number, ..) | Event::Letter(number, _) | Event::Request(number, _) => {
+            Event::ByeSent(bye, sent) => self.send_bye(bye, sent),
+            Event::Answer(number, ..)
+            | Event::Letter(number, _)
+            | Event::Request(number, _)
+            | Event::Bye(number, _) => {
                 self.wake(number, event);
             }
         }
@@ -179,7 +196,8 @@ impl World {
             }
             return;
         }
-        let (process, has_broker) = (machine.process, machine.has_broker);
+        let has_broker = machine.has_broker && !self.is_broker_away;
+        let process = machine.process;
         if let Event::Answer(_, of, Answer::Joined(joined)) = &event {
             if *of == process && machine.life.is_none() {
                 match joined {
@@ -215,6 +233,7 @@ impl World {
                 life.register(now, unix, asked, &aor, &register(&aor, asked.cseq));
             }
             Event::Letter(_, letter) => life.hear(now, letter),
+            Event::Bye(_, bye) => life.bye(now, bye),
             _ => {}
         }
         let out = life.take_out();
@@ -235,6 +254,10 @@ impl World {
                     }
                 }
                 Out::Acknowledge(asked) => self.acknowledge(asked),
+                Out::Over(bye) => {
+                    let process = self.machines[number].process;
+                    self.over.insert((bye.aor, bye.id), (number, process));
+                }
                 Out::End => {
                     self.end(number);
                     let pause = 500 + self.below(1000);
@@ -327,7 +350,9 @@ impl World {
 
     fn send(&mut self, from: usize, to: usize, letter: Letter) {
         let is_cut = self.cuts.contains(&(from, to));
-        if is_cut || !self.machines[from].has_broker || !self.machines[to].has_broker {
+        let machines = [from, to].map(|number| &self.machines[number]);
+        let has_broker = !self.is_broker_away && machines.iter().all(|it| it.has_broker);
+        if is_cut || !has_broker && !(self.is_direct && letter.is_direct()) {
             return;
         }
         for delay in self.delays() {
@@ -386,11 +411,32 @@ impl World {
                 self.dialogs += 1;
                 life.carry(&aor, id, true);
             }
-            (_, Some(known)) => life.carry(&aor, known, false),
+            (_, Some(id)) => {
+                let came_to = self.below(self.machines.len() as u64) as usize;
+                let bye = Bye {
+                    aor,
+                    id,
+                    carrier: number,
+                    came_to,
+                };
+                return self.send_bye(bye, 0);
+            }
             (_, None) => {}
         }
         let out = life.take_out();
         self.follow(number, out);
+    }
+
+    /// A telephone sends its BYE again until there is an answer, or nobody waits any more.
+    fn send_bye(&mut self, bye: Bye, sent: u32) {
+        let is_over = self.over.contains_key(&(bye.aor.clone(), bye.id));
+        if is_over || sent == BYES_MAX {
+            return;
+        }
+        for delay in self.delays() {
+            self.push(delay, Event::Bye(bye.came_to, bye.clone()));
+        }
+        self.push(500, Event::ByeSent(bye, sent + 1));
     }
 
     fn fault(&mut self) {
@@ -401,7 +447,7 @@ impl World {
         self.push(pause, Event::Fault);
         let count = self.machines.len() as u64;
         let (number, other) = (self.below(count) as usize, self.below(count) as usize);
-        let (choice, lasts) = (self.below(16), 200 + self.below(8000));
+        let (choice, lasts) = (self.below(18), 200 + self.below(8000));
         self.tell(|| format!("{choice} at {number}, {other} for {lasts} ms"));
         let fault = match choice {
             0 | 1 => return self.kill(number),
@@ -422,6 +468,7 @@ impl World {
                 return;
             }
             13 => return self.leave(number),
+            14 | 15 => Fault::BrokerAway,
             _ => return self.pin(other),
         };
         self.begin(fault);
@@ -435,6 +482,7 @@ impl World {
             Fault::NoBroker(number) => self.machines[number].has_broker = false,
             Fault::Cut(from, to) => self.cuts.push((from, to)),
             Fault::DatabaseAway => self.is_database_away = true,
+            Fault::BrokerAway => self.is_broker_away = true,
         }
     }
 
@@ -445,12 +493,13 @@ impl World {
             Fault::NoBroker(number) => self.machines[number].has_broker = true,
             Fault::Cut(from, to) => self.cuts.retain(|cut| *cut != (from, to)),
             Fault::DatabaseAway => self.is_database_away = false,
+            Fault::BrokerAway => self.is_broker_away = false,
         }
     }
 
     fn heal_all(&mut self) {
         self.cuts.clear();
-        self.is_database_away = false;
+        (self.is_database_away, self.is_broker_away) = (false, false);
         for number in 0..self.machines.len() {
             self.machines[number].has_database = true;
             self.machines[number].has_broker = true;
@@ -561,6 +610,15 @@ impl World {
                 let of_it = life.carries.iter().filter(|(of, _)| of == aor);
                 of_it.map(|(_, id)| (life.member, *id))
             });
+            for life in lives() {
+                for dialog in &life.carries {
+                    // A process that has died has told nobody what it had still to tell.
+                    let told_by = self.over.get(dialog).filter(|(number, process)| {
+                        *number == life.number || self.machines[*number].process == *process
+                    });
+                    assert_eq!(told_by, None, "seed {seed}: {dialog:?} at {}", life.number);
+                }
+            }
             let known = owner.dialogs.iter().filter(|(of, ..)| of == aor);
             let known = known.map(|(_, by, id)| (*by, *id));
             assert!(carried.eq(known), "seed {seed}: dialogs of {aor}");
@@ -612,3 +670,5 @@ const CALM: Duration = Duration::from_secs(2);
 const CLOCK_SETTLES: Duration = Duration::from_secs(5);
 /// What a process that stands still finds when it goes on.
 const KEPT_MAX: usize = 10_000;
+/// For longer than any fault.
+const BYES_MAX: u32 = 64;

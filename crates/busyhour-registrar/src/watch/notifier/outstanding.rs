@@ -10,6 +10,7 @@ pub(in crate::watch) struct Outstanding {
     /// It says that the subscription is over.
     pub(in crate::watch) is_last: bool,
     pub(in crate::watch) datagram: Buffer,
+    is_reliable: bool,
     interval: Duration,
     resend_at: Instant,
     resends_left: u32,
@@ -33,6 +34,7 @@ impl Outstanding {
             cseq,
             is_last,
             datagram,
+            is_reliable,
             interval: T1,
             resend_at: match is_reliable {
                 true => give_up_at,
@@ -46,6 +48,14 @@ impl Outstanding {
     /// When something has to be done next.
     pub(in crate::watch) fn deadline(&self) -> Instant {
         self.resend_at.min(self.give_up_at)
+    }
+
+    /// It is not sent again, and should have been answered by now.
+    pub(in crate::watch) fn is_silent(&self, now: Instant) -> bool {
+        match self.is_reliable {
+            true => now + (64 * T1 - T2) >= self.give_up_at,
+            false => self.resends_left == 0,
+        }
     }
 
     pub(in crate::watch) fn is_hopeless(&self, now: Instant) -> bool {

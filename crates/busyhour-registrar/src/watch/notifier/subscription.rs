@@ -295,6 +295,10 @@ impl Subscription {
             self.is_heard = false;
             (self.retry_at, self.put_off_since) = (None, None);
         }
+        if (self.outstanding.as_ref()).is_some_and(|it| it.is_silent(now)) {
+            // The watcher lives and may not have got it. The next one contains everything again.
+            self.outstanding = None;
+        }
         self.extend(subscribe.granted_s, now);
         Ok(())
     }

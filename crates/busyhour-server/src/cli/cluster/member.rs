@@ -2,7 +2,8 @@
 
 use crate::{
     cli::{Failure, signals::ShutdownTrigger},
-    config::Config,
+    config::{Config, NodeListen},
+    net::{Udp, UdpOptions},
     server::ClusterMembership,
 };
 use busyhour_cluster::NatsBroker;
@@ -10,6 +11,7 @@ use busyhour_store::{JoinError, PostgresOptions, PostgresOwnership};
 use sha2::{Digest, Sha256};
 use std::{
     fmt::Write,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -59,9 +61,51 @@ pub(in crate::cli) fn join(
         asked_at,
         ownership: Box::new(ownership),
         broker: Arc::new(broker),
+        secret: Sha256::digest(format!("datagrams of {secret}")).into(),
+        direct: None,
         subjects: subjects(&secret),
         on_end: Box::new(move |reason| ending.because(reason)),
     }))
+}
+
+/// The socket for datagrams of other nodes, at an address of this machine that they reach; no
+/// socket if there is to be none.
+///
+/// # Errors
+///
+/// When the address cannot be served.
+pub(in crate::cli) fn bind_for_nodes(config: &Config) -> Result<Udp, Failure> {
+    let listen = match (&config.cluster.node, config.cluster.listen) {
+        (None, _) | (_, NodeListen::Off) => None,
+        (_, NodeListen::At(address)) => Some(address),
+        (_, NodeListen::Auto) => address_towards(&config.cluster.nats),
+    };
+    let options = UdpOptions {
+        protocol: "nodes",
+        ..UdpOptions::new(listen.into_iter().collect::<Vec<_>>())
+    };
+    Udp::bind(&options).map_err(Failure::running)
+}
+
+/// The address from which this machine reaches NATS, as other nodes probably do, and any port.
+fn address_towards(servers: &[String]) -> Option<SocketAddr> {
+    let hosts = servers.iter().filter_map(|server| server.split_once("://"));
+    let addresses = hosts.filter_map(|(_, host)| host.to_socket_addrs().ok());
+    let local = addresses.flatten().find_map(|address| {
+        let any: IpAddr = match address {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect(address).ok()?;
+        socket.local_addr().ok()
+    });
+    if local.is_none() {
+        tracing::warn!(
+            "no address of NATS can be reached, so other nodes reach this one over NATS only"
+        );
+    }
+    local.map(|local| SocketAddr::new(local.ip(), 0))
 }
 
 /// Clusters that share NATS do not hear each other, and who does not know the database cannot

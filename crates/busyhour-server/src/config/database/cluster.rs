@@ -1,6 +1,6 @@
 use crate::config::{Config, Durability};
 use busyhour_cluster::{NatsOptions, Timing};
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// The `[cluster]` section.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,21 @@ pub struct ClusterSettings {
     pub nats_certificate: Option<PathBuf>,
     /// The key of that.
     pub nats_key: Option<PathBuf>,
+    /// Where other nodes reach this one without NATS.
+    pub listen: NodeListen,
     /// How long a lease lasts, in seconds.
     pub lease_seconds: u32,
+}
+
+/// Where other nodes reach this one by datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeListen {
+    /// At the address from which this machine reaches NATS, and any port.
+    Auto,
+    /// At this address.
+    At(SocketAddr),
+    /// Nowhere.
+    Off,
 }
 
 impl Default for ClusterSettings {
@@ -33,6 +46,7 @@ impl Default for ClusterSettings {
             nats_authorities: None,
             nats_certificate: None,
             nats_key: None,
+            listen: NodeListen::Auto,
             lease_seconds: 3,
         }
     }

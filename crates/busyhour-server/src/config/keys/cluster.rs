@@ -1,6 +1,8 @@
 //! The settings of the section `cluster`.
 
 use super::{Allowed, OFF, SettingKey, path_or, put, show_path_or, whole};
+use crate::config::NodeListen;
+use std::net::SocketAddr;
 
 pub(super) const CLUSTER: &[SettingKey] = &[
     SettingKey {
@@ -60,6 +62,17 @@ pub(super) const CLUSTER: &[SettingKey] = &[
         show: |config| show_path_or(OFF, config.cluster.nats_key.as_ref()),
     },
     SettingKey {
+        path: "cluster.listen",
+        allowed: Allowed::Text("ADDRESS:PORT, or auto, or off"),
+        help: "The address of this machine where other nodes reach it by datagrams, which they seal; auto means the one from which it reaches NATS, and any port; off means that all goes over NATS",
+        assign: |config, text| put(&mut config.cluster.listen, listen_or(text)),
+        show: |config| match config.cluster.listen {
+            NodeListen::Auto => AUTO.into(),
+            NodeListen::Off => OFF.into(),
+            NodeListen::At(address) => address.to_string(),
+        },
+    },
+    SettingKey {
         path: "cluster.lease_seconds",
         allowed: whole(1, 60, "seconds"),
         help: "How long a node that is silent keeps its addresses of record before others take them over; the same on all nodes",
@@ -94,4 +107,17 @@ fn servers_or(word: &str, text: &str) -> Option<Vec<String>> {
     servers.iter().all(|it| is_server(it)).then_some(servers)
 }
 
+/// Other nodes are told the address, so it must be one.
+fn listen_or(text: &str) -> Option<NodeListen> {
+    match text {
+        AUTO => Some(NodeListen::Auto),
+        OFF => Some(NodeListen::Off),
+        text => {
+            let address: SocketAddr = text.parse().ok()?;
+            (!address.ip().is_unspecified()).then_some(NodeListen::At(address))
+        }
+    }
+}
+
+const AUTO: &str = "auto";
 const SYSTEM: &str = "system";

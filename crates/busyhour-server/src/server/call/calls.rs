@@ -344,9 +344,11 @@ impl Calls {
             located,
             parties,
             mut span,
+            is_of_other_node,
             ..
         } = checked;
         let message = inbound.message;
+        let is_bye = message.method() == Some(Method::Bye);
         let at = self.clock.moment();
         let ShardInner {
             proxy,
@@ -378,12 +380,15 @@ impl Calls {
                     false => Tracking::Spiral,
                     true => match follow() {
                         Some(known) => Tracking::Within(known),
+                        // Two nodes would believe that they carry it, and one would be told how
+                        // it ends.
+                        None if is_of_other_node && !is_bye => Tracking::None,
                         None => Tracking::Unknown(Box::new((parties, sender))),
                     },
                 };
                 // Another's call may have the same Call-ID.
                 let is_alone = || !message.call_id().is_ok_and(|it| dialogs.lasts(it));
-                if let (Tracking::Unknown(_), Some(Method::Bye)) = (&tracking, message.method())
+                if let (Tracking::Unknown(_), true) = (&tracking, is_bye)
                     && is_alone()
                 {
                     let relays = self.relays.relays();
@@ -395,6 +400,10 @@ impl Calls {
         if located.lookup.is_some() {
             span.step("DNS");
         }
+        let begun = match tracking {
+            Tracking::Unknown(_) if is_bye => Begin::EndsUnknown,
+            _ => Begin::Begun,
+        };
         if let Some(permit) = proxy.data_mut(transaction) {
             permit.span = span;
             permit.tracking = tracking;
@@ -406,7 +415,7 @@ impl Calls {
             Some(lookup) => out.lookups.push((transaction, lookup)),
         }
         self.wait_for(located.asleep, message, transaction);
-        Begin::Begun
+        begun
     }
 
     /// Forwards the ACK of a 2xx, which nobody answers.
@@ -461,6 +470,15 @@ impl Calls {
             }
             is_known
         })
+    }
+
+    /// Another node has forwarded this BYE, whose dialog may be one of ours.
+    pub(in crate::server) fn ended_elsewhere(self: &Arc<Self>, bye: &[u8]) {
+        let Ok(bye) = Message::parse(bye) else { return };
+        let now = self.clock.now();
+        self.step(&bye, |state, out| {
+            state.dialogs.ended_elsewhere(now, &bye, &mut out.dialogs);
+        });
     }
 
     /// Runs `act` on the shard of a message's Call-ID, then does what follows.

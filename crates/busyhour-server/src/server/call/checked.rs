@@ -22,6 +22,8 @@ pub(super) struct Checked<'r, 'm> {
     pub(super) is_at_home: bool,
     /// Its sender calls for help.
     pub(super) is_emergency: bool,
+    /// Another node of the cluster lives and carries the dialog, and could not be told.
+    pub(super) is_of_other_node: bool,
     pub(super) span: RequestSpan,
 }
 
@@ -44,6 +46,8 @@ pub(super) enum Standing {
 pub(super) enum Begin {
     /// It is on its way, or was answered.
     Begun,
+    /// It is on its way, and ends a dialog that is not known here.
+    EndsUnknown,
     /// Its sender is no party of the dialog.
     NotOfDialog,
     /// It was answered with this status; outside of a dialog, this is its caller.

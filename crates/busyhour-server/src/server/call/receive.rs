@@ -165,6 +165,7 @@ impl Core {
             is_from_peer: way.is_from_peer,
             is_at_home: way.is_at_home,
             is_emergency: self.is_emergency(request),
+            is_of_other_node: self.is_carried_elsewhere(request),
             span: request.take_span(),
         };
         if is_ack {
@@ -176,6 +177,7 @@ impl Core {
                 self.load.note_call();
             }
             Ok(Begin::Begun) => {}
+            Ok(Begin::EndsUnknown) => self.tell_nodes_of_end(request),
             Ok(Begin::NotOfDialog) => {
                 self.calls.counters.untrusted_routes.increment();
                 self.refuse_call(request, &Refusal::NoDialog);

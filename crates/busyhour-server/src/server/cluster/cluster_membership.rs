@@ -1,5 +1,6 @@
+use crate::server::Network;
 use busyhour_cluster::{Broker, Member, Ownership, Timing};
-use std::{fmt, sync::Arc, time::Instant};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Instant};
 
 /// The life of a node that has joined a cluster, and what it goes on with.
 pub struct ClusterMembership {
@@ -13,6 +14,10 @@ pub struct ClusterMembership {
     pub ownership: Box<dyn Ownership>,
     /// What carries messages between nodes.
     pub broker: Arc<dyn Broker>,
+    /// What all nodes of the cluster know, and nobody else.
+    pub secret: [u8; 32],
+    /// How other nodes are reached without the broker; `None` if they are not.
+    pub direct: Option<DirectWay>,
     /// What the subjects of this cluster's messages begin with.
     pub subjects: String,
     /// Told when this life is over against the node's will; the program has to end then.
@@ -25,4 +30,12 @@ impl fmt::Debug for ClusterMembership {
             .field("member", &self.member)
             .finish_non_exhaustive()
     }
+}
+
+/// The socket for datagrams between nodes.
+pub struct DirectWay {
+    /// Sends them; what comes is given to [`Server::node_datagram`](crate::server::Server::node_datagram).
+    pub network: Arc<dyn Network>,
+    /// Where other nodes reach this one.
+    pub address: SocketAddr,
 }

@@ -2,6 +2,7 @@
 
 use super::{
     ClusterMembership, NodeLife,
+    direct::node_paths::NodePaths,
     inbox::{
         node_inbox::{NodeEvent, NodeInbox},
         operator_wish::{OperatorWish, Wish},
@@ -56,7 +57,13 @@ impl ClusterNode {
             tracing::warn!(%error, "announcements of other nodes are not heard");
         }
         let (subjects, number) = (membership.subjects.clone(), membership.member.node);
-        let link = Arc::new(NodeLink::new(membership.broker.clone(), subjects, number));
+        let mut membership = membership;
+        let own = (membership.member, membership.secret);
+        let buffers = runtime.buffers().clone();
+        let direct = membership.direct.take();
+        let paths = direct.and_then(|way| NodePaths::new(own, way, buffers, clock.clone()));
+        let broker = membership.broker.clone();
+        let link = Arc::new(NodeLink::new(broker, paths, subjects, number));
         let live = Arc::new(LiveStates::new(
             runtime,
             membership.member,
@@ -220,6 +227,15 @@ impl ClusterNode {
             taken: counters.taken.get(),
             sent_for_others: counters.sent_for_others.get(),
             undelivered: counters.undelivered.get(),
+            notices_waiting: self.link.notices_waiting(),
+            nodes_direct: self.link.paths.as_ref().map_or(0, NodePaths::open_count),
+            sent_directly: self
+                .link
+                .paths
+                .as_ref()
+                .map_or(0, |paths| paths.counters.sent.get()),
+            direct_refused: (self.link.paths.as_ref())
+                .map_or(0, |paths| paths.counters.refused.get()),
             set_aside: self.set_aside.get(),
             http_asked: questions.asked.get(),
             http_unanswered: questions.unanswered.get(),

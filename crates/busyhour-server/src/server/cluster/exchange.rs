@@ -1,8 +1,11 @@
 //! What other nodes tell this one.
 
-use super::node_message::{NodeMessage, NodeVerb};
+use super::{
+    direct::node_paths::{FromNode, NodePaths, PROBE_PAUSE},
+    node_message::{NodeMessage, NodeVerb},
+};
 use crate::server::{ReadMode, core::Core};
-use busyhour::buffer::Buffer;
+use busyhour::{buffer::Buffer, timer::AddError};
 use busyhour_cluster::BrokerMessage;
 use busyhour_sip::{Flow, Message, Start};
 use std::{
@@ -27,6 +30,46 @@ impl Core {
             if let Err(error) = cluster.link.broker().subscribe(&subject, hear) {
                 tracing::error!(%error, subject, "other nodes are not heard");
             }
+        }
+    }
+
+    /// From now on other nodes are reached directly, where that is possible.
+    pub(in crate::server) fn find_direct_ways(self: &Arc<Self>) -> Result<(), AddError> {
+        let Some(link) = self.cluster.as_ref().map(|cluster| &cluster.link) else {
+            return Ok(());
+        };
+        if link.paths.is_none() {
+            return Ok(());
+        }
+        let heard = Arc::downgrade(link);
+        let hear = Box::new(move |message: BrokerMessage| {
+            let Some(link) = heard.upgrade() else { return };
+            let paths = link.paths.as_ref();
+            link.announce(paths.and_then(|paths| paths.announced(&message.payload)));
+        });
+        if let Err(error) = link.broker().subscribe(&link.subject_of_addresses(), hear) {
+            tracing::error!(%error, "other nodes are not reached directly");
+        }
+        let probed = Arc::downgrade(link);
+        let probe = move || {
+            if let Some(link) = probed.upgrade() {
+                link.announce(link.paths.as_ref().and_then(NodePaths::beat));
+            }
+        };
+        let timer = self.runtime.timers().timer().label("ways to nodes");
+        let timer = timer.on(self.runtime.pool());
+        timer.run_every(PROBE_PAUSE, probe).map(drop)
+    }
+
+    /// A datagram has come to the socket for other nodes.
+    pub(in crate::server) fn node_datagram(self: &Arc<Self>, datagram: &[u8]) {
+        let link = self.cluster.as_ref().map(|cluster| &cluster.link);
+        let paths = link.and_then(|link| link.paths.as_ref());
+        if let Some(FromNode::Message(payload)) = paths.map(|paths| paths.receive(datagram)) {
+            self.hear(&BrokerMessage {
+                payload,
+                reply: None,
+            });
         }
     }
 
@@ -68,6 +111,12 @@ impl Core {
             }
             NodeVerb::FlowEnded if told.from == link.own() => {}
             NodeVerb::FlowEnded => self.flow_ended(told.flow),
+            NodeVerb::CallEnded => {
+                self.calls.ended_elsewhere(told.sip);
+                if let Some(reply) = &message.reply {
+                    link.answer(reply, true);
+                }
+            }
         }
     }
 

@@ -19,6 +19,7 @@ mod live_exchange;
 mod other_versions;
 pub(super) mod live_states;
 mod inbox;
+mod direct;
 pub(super) mod node_link;
 mod node_message;
 mod node_questions;
@@ -29,6 +30,6 @@ mod cluster_settings;
 mod cluster_membership;
 pub(super) mod view;
 
-pub use cluster_membership::ClusterMembership;
+pub use cluster_membership::{ClusterMembership, DirectWay};
 pub use node_questions::{NodeQuestion, NodeSilence, OnNodeAnswer, OnNodeQuestion};
 pub use view::{AddressOwner, ClusterNodeView, ClusterStats, NodeLife};

@@ -1,12 +1,13 @@
 //! The way to the other nodes. Nothing here blocks, and what cannot be sent now is not kept.
 
 use super::{
+    direct::node_paths::NodePaths,
     node_message::{NodeMessage, NodeVerb},
     node_questions::QuestionCounters,
 };
 use crate::server::stats::counters::Counter;
 use busyhour::clock::Instant;
-use busyhour_cluster::{Broker, BrokerError, NodeNumber};
+use busyhour_cluster::{Broker, BrokerError, NodeNumber, Notices};
 use busyhour_sip::{Flow, Message};
 use foldhash::quality::FixedState;
 use std::{
@@ -14,7 +15,7 @@ use std::{
     hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -22,6 +23,8 @@ use std::{
 /// Sends messages to other nodes, and remembers for whom requests left over our flows.
 pub(in crate::server) struct NodeLink {
     broker: Arc<dyn Broker>,
+    /// The ways that need no broker.
+    pub(super) paths: Option<NodePaths>,
     subjects: String,
     own: u16,
     /// The nodes that live, a bit for each number.
@@ -30,6 +33,10 @@ pub(in crate::server) struct NodeLink {
     sent_for: [Mutex<SentFor>; SENT_FOR_PARTS],
     hasher: FixedState,
     unanswered: Arc<AtomicU64>,
+    /// What other nodes are told until they have answered.
+    notices: Mutex<Notices>,
+    /// There was a first view.
+    knows_nodes: AtomicBool,
     pub(super) counters: LinkCounters,
     pub(super) questions: Arc<QuestionCounters>,
 }
@@ -61,15 +68,23 @@ struct SentFor {
 pub(super) type OnTaken = Box<dyn FnOnce(bool) + Send>;
 
 impl NodeLink {
-    pub(super) fn new(broker: Arc<dyn Broker>, subjects: String, own: NodeNumber) -> Self {
+    pub(super) fn new(
+        broker: Arc<dyn Broker>,
+        paths: Option<NodePaths>,
+        subjects: String,
+        own: NodeNumber,
+    ) -> Self {
         Self {
             broker,
+            paths,
             subjects,
             own: own.0,
             live: (0..=u16::MAX / 64).map(|_| AtomicU64::new(0)).collect(),
             sent_for: std::array::from_fn(|_| Mutex::default()),
             hasher: FixedState::with_seed(own.0.into()),
             unanswered: Arc::default(),
+            knows_nodes: AtomicBool::new(false),
+            notices: Mutex::new(Notices::new(own, PATIENCE)),
             counters: LinkCounters::default(),
             questions: Arc::default(),
         }
@@ -97,6 +112,11 @@ impl NodeLink {
         format!("{}.node.{node}", self.subjects)
     }
 
+    /// Where nodes announce how they are reached directly.
+    pub(super) fn subject_of_addresses(&self) -> String {
+        format!("{}.address", self.subjects)
+    }
+
     fn subject_of_all(&self) -> String {
         format!("{}.all", self.subjects)
     }
@@ -110,6 +130,9 @@ impl NodeLink {
         let gone = known.filter(|node| self.is_live(*node) && !live.contains(node));
         let gone: Vec<u16> = gone.collect();
         for node in &gone {
+            if let Some(paths) = &self.paths {
+                paths.node_gone(*node);
+            }
             self.live_word(*node)
                 .fetch_and(!live_bit(*node), Ordering::Relaxed);
         }
@@ -118,6 +141,48 @@ impl NodeLink {
                 .fetch_or(live_bit(*node), Ordering::Relaxed);
         }
         gone
+    }
+
+    /// The nodes, each with whether it lives, as the database had them then or later.
+    pub(super) fn view_is(
+        &self,
+        read_at: Instant,
+        nodes: impl IntoIterator<Item = (NodeNumber, bool)>,
+    ) {
+        lock(&self.notices).view_is(read_at, nodes);
+        self.knows_nodes.store(true, Ordering::Release);
+    }
+
+    /// Whether it is known who the other nodes are, and so who has to be told what.
+    pub(super) fn knows_nodes(&self) -> bool {
+        self.knows_nodes.load(Ordering::Acquire)
+    }
+
+    /// All other nodes have to be told that this BYE was forwarded here, now or later.
+    pub(super) fn add_notice(self: &Arc<Self>, now: Instant, flow: Flow, bye: &[u8]) {
+        let message = NodeMessage::new(NodeVerb::CallEnded, self.own, flow).with_sip(bye);
+        lock(&self.notices).add(now, message.bytes().into());
+        self.send_notices(now);
+    }
+
+    /// Tells other nodes what they have not answered yet.
+    pub(super) fn send_notices(self: &Arc<Self>, now: Instant) {
+        let due = lock(&self.notices).due(now);
+        for notice in due {
+            let link = Arc::downgrade(self);
+            let answered = Box::new(move |is_taken| {
+                if let (true, Some(link)) = (is_taken, link.upgrade()) {
+                    lock(&link.notices).answered(notice.number);
+                }
+            });
+            // What cannot be sent now is due again.
+            let _ = self.ask(&self.subject(notice.to.0), notice.text.to_vec(), answered);
+        }
+    }
+
+    /// Those that other nodes have not answered.
+    pub(super) fn notices_waiting(&self) -> u64 {
+        lock(&self.notices).len() as u64
     }
 
     pub(super) fn is_live(&self, node: u16) -> bool {
@@ -138,15 +203,26 @@ impl NodeLink {
         taken: Option<OnTaken>,
     ) -> Result<(), BrokerError> {
         let message = NodeMessage::new(NodeVerb::Handle, self.own, flow).with_sip(request);
-        let (subject, bytes) = (self.subject(node), message.bytes());
         let sent = match taken {
-            Some(taken) => self.ask(&subject, bytes, taken),
-            None => self.broker.publish(&subject, bytes),
+            Some(taken) => self.ask(&self.subject(node), message.bytes(), taken),
+            None => self.send(node, &message),
         };
         if sent.is_ok() {
             self.counters.handed_on.increment();
         }
         sent
+    }
+
+    /// What belongs to a connection goes over the broker, in order; what came or leaves in a
+    /// datagram goes directly, if it can.
+    fn send(&self, node: u16, message: &NodeMessage<'_>) -> Result<(), BrokerError> {
+        let bytes = message.bytes();
+        let is_datagram = !message.flow.transport.is_reliable();
+        let paths = self.paths.as_ref().filter(|_| is_datagram);
+        match paths.is_some_and(|paths| paths.send(node, &bytes)) {
+            true => Ok(()),
+            false => self.broker.publish(&self.subject(node), bytes),
+        }
     }
 
     fn ask(&self, subject: &str, message: Vec<u8>, taken: OnTaken) -> Result<(), BrokerError> {
@@ -172,11 +248,19 @@ impl NodeLink {
     }
 
     pub(super) fn tell_node(&self, node: u16, message: &NodeMessage<'_>) -> bool {
-        let told = self.broker.publish(&self.subject(node), message.bytes());
+        let told = self.send(node, message);
         if told.is_err() {
             self.counters.undelivered.increment();
         }
         told.is_ok()
+    }
+
+    /// Tells all nodes how this one is reached directly, if that is to be told.
+    pub(super) fn announce(&self, announcement: Option<Vec<u8>>) {
+        if let Some(announcement) = announcement {
+            // Without NATS it is announced again.
+            let _ = (self.broker).publish(&self.subject_of_addresses(), announcement);
+        }
     }
 
     /// Tells all nodes, this one included.

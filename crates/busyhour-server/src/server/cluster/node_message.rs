@@ -32,6 +32,8 @@ pub(super) enum NodeVerb {
     Keepalives,
     /// The connection is gone. It is for all nodes.
     FlowEnded,
+    /// This BYE was forwarded by a node that does not know its dialog.
+    CallEnded,
 }
 
 impl<'b> NodeMessage<'b> {
@@ -102,13 +104,14 @@ impl<'b> NodeMessage<'b> {
 }
 
 impl NodeVerb {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Handle,
         Self::TakeResponse,
         Self::Send,
         Self::Trust,
         Self::Keepalives,
         Self::FlowEnded,
+        Self::CallEnded,
     ];
 
     fn word(self) -> &'static str {
@@ -119,6 +122,7 @@ impl NodeVerb {
             Self::Trust => "trust",
             Self::Keepalives => "keepalives",
             Self::FlowEnded => "ended",
+            Self::CallEnded => "bye",
         }
     }
 

@@ -149,6 +149,7 @@ impl NodeThread {
         }
         self.load(&mut loads);
         self.follow_nodes();
+        self.link.send_notices(self.clock.now());
         self.last_view.set(self.node.view());
         self.live.beat(self.clock.now(), self.node.view());
     }
@@ -162,6 +163,9 @@ impl NodeThread {
         for gone in self.link.set_live(&live) {
             self.partitions.node_gone(gone);
         }
+        let nodes = view.nodes.iter();
+        let nodes = nodes.map(|it| (it.member.node, it.life != Life::Over));
+        self.link.view_is(self.node.view_read_at(), nodes);
     }
 
     fn act(&mut self, action: Action) -> Vec<Action> {
@@ -374,10 +378,12 @@ mod tests {
                 asked: asked.clone(),
             }),
             broker: broker.clone(),
+            secret: [0; 32],
+            direct: None,
             subjects: "test".to_owned(),
             on_end: Box::new(|_| ()),
         };
-        let link = NodeLink::new(broker.clone(), "test".to_owned(), member.node);
+        let link = NodeLink::new(broker.clone(), None, "test".to_owned(), member.node);
         let live = LiveStates::new(&runtime, member, broker, "test");
         let inbox = Arc::new(NodeInbox::default());
         let thread = NodeThread::new(

@@ -47,6 +47,25 @@ impl Core {
         self.calls.edge().carrier_of(request.message)
     }
 
+    /// Whether another node carries the dialog of a request that is handled here, since that node
+    /// could not be told.
+    pub(in crate::server) fn is_carried_elsewhere(&self, request: &Request<'_>) -> bool {
+        let Some(link) = self.cluster.as_ref().map(|cluster| &cluster.link) else {
+            return false;
+        };
+        let carrier = self.carrier_of(request);
+        carrier.is_some_and(|carrier| carrier != link.own() && link.is_live(carrier))
+    }
+
+    /// A BYE goes on from here, and its dialog is not known here: a node that knows it has to be
+    /// told, or the lamps of its devices stay lit. That is the carrier, which could not be told; or
+    /// one that has adopted the dialog while its carrier was dead.
+    pub(in crate::server) fn tell_nodes_of_end(&self, bye: &Request<'_>) {
+        if let Some(cluster) = &self.cluster {
+            (cluster.link).add_notice(self.clock.now(), bye.flow, bye.datagram);
+        }
+    }
+
     /// Hands a request within a dialog to the node that carries the call. If that is dead or
     /// cannot be told, the request goes on from here: our route says where, too.
     fn hand_to_carrier(
@@ -57,6 +76,9 @@ impl Core {
     ) -> RequestRoute {
         let link = &cluster.link;
         let came_here = request.flow.node == link.own();
+        if came_here && carrier != link.own() && !link.knows_nodes() {
+            return RequestRoute::Nobody;
+        }
         if came_here && carrier != link.own() && link.is_live(carrier) {
             let handed = self.hand_to(cluster, carrier, request);
             if handed == RequestRoute::HandedOn {

@@ -73,8 +73,17 @@ pub struct ClusterStats {
     pub taken: u64,
     /// Messages that left over flows of this node for others.
     pub sent_for_others: u64,
-    /// Messages for flows of other nodes that were lost, since NATS could not be reached.
+    /// Messages for flows of other nodes that were lost, since neither NATS nor the other node could be
+    /// reached.
     pub undelivered: u64,
+    /// Nodes that are reached by datagrams, without NATS.
+    pub nodes_direct: u64,
+    /// Messages that went to other nodes by datagrams.
+    pub sent_directly: u64,
+    /// Datagrams that no living node has sealed for this one, or that came twice.
+    pub direct_refused: u64,
+    /// Ends of calls that other nodes were told and have not answered yet; they are told again.
+    pub notices_waiting: u64,
     /// Requests whose address of record nobody had at the moment: over connections they are
     /// answered 503, and datagrams are dropped, since they are sent again.
     pub set_aside: u64,

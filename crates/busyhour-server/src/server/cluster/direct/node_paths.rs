@@ -1,0 +1,385 @@
+//! The ways to other nodes, and whether they are open.
+
+use super::{
+    node_seal::{NodeSeal, SealedDatagram},
+    number_window::NumberWindow,
+};
+use crate::server::{Network, cluster::cluster_membership::DirectWay, stats::counters::Counter};
+use busyhour::{
+    buffer::BufferPool,
+    clock::{Clock, Instant},
+};
+use busyhour_cluster::Member;
+use busyhour_sip::Flow;
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// The ways from this life of a node to all others.
+pub(in crate::server::cluster) struct NodePaths {
+    own: Member,
+    address: SocketAddr,
+    secret: [u8; 32],
+    seal: NodeSeal,
+    network: Arc<dyn Network>,
+    buffers: BufferPool,
+    clock: Clock,
+    peers: RwLock<HashMap<u16, Arc<PeerPath>>>,
+    beats: AtomicU64,
+    pub(in crate::server::cluster) counters: PathCounters,
+}
+
+#[derive(Default)]
+pub(in crate::server::cluster) struct PathCounters {
+    /// Messages that went this way.
+    pub(in crate::server::cluster) sent: Counter,
+    /// Datagrams that no living node has sealed for us, or that came twice.
+    pub(in crate::server::cluster) refused: Counter,
+}
+
+/// The way to one life of another node.
+struct PeerPath {
+    member: Member,
+    address: SocketAddr,
+    seal: NodeSeal,
+    numbers: Mutex<NumberWindow>,
+    /// When we heard it last.
+    heard: AtomicU64,
+    /// When it last said that it hears us.
+    hears_us: AtomicU64,
+}
+
+/// What a datagram from another node was.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::server::cluster) enum FromNode {
+    /// A message for this node.
+    Message(Vec<u8>),
+    /// Nothing that anybody else needs to know.
+    Nothing,
+}
+
+impl NodePaths {
+    /// `None` if there is no key.
+    pub(in crate::server::cluster) fn new(
+        (own, secret): (Member, [u8; 32]),
+        way: DirectWay,
+        buffers: BufferPool,
+        clock: Clock,
+    ) -> Option<Self> {
+        Some(Self {
+            own,
+            address: way.address,
+            seal: NodeSeal::new(&secret, own)?,
+            secret,
+            network: way.network,
+            buffers,
+            clock,
+            peers: RwLock::default(),
+            beats: AtomicU64::new(0),
+            counters: PathCounters::default(),
+        })
+    }
+
+    /// Sends a message to a node if the way is open; `false` if it is not sent.
+    pub(in crate::server::cluster) fn send(&self, node: u16, message: &[u8]) -> bool {
+        if message.len() > MESSAGE_LEN_MAX {
+            return false;
+        }
+        let Some(peer) = self
+            .peer(node)
+            .filter(|peer| peer.is_open(self.clock.now()))
+        else {
+            return false;
+        };
+        let is_sent = self.send_to(&peer, MESSAGE, message);
+        if is_sent {
+            self.counters.sent.increment();
+        }
+        is_sent
+    }
+
+    fn send_to(&self, peer: &PeerPath, kind: u8, bytes: &[u8]) -> bool {
+        let node = peer.member.node.0;
+        let Some(datagram) = self.seal.seal(node, kind, bytes, &self.buffers) else {
+            return false;
+        };
+        let flow = Flow::udp(self.address, peer.address);
+        self.network.send(flow, datagram).is_ok()
+    }
+
+    /// A datagram has come.
+    pub(in crate::server::cluster) fn receive(&self, datagram: &[u8]) -> FromNode {
+        let opened = SealedDatagram::read(datagram).and_then(|read| {
+            let peer = self.peer(read.sender.node.0)?;
+            let is_its = peer.member == read.sender;
+            let opened = is_its.then(|| peer.seal.open(&read, self.own.node.0))??;
+            let is_new = lock(&peer.numbers).take(read.number);
+            is_new.then_some((peer, opened))
+        });
+        let Some((peer, (kind, bytes))) = opened else {
+            self.counters.refused.increment();
+            return FromNode::Nothing;
+        };
+        let now = self.clock.now().as_nanos();
+        peer.heard.store(now, Ordering::Relaxed);
+        match kind {
+            MESSAGE => FromNode::Message(bytes),
+            PROBE => {
+                if bytes == HEARD {
+                    peer.hears_us.store(now, Ordering::Relaxed);
+                }
+                FromNode::Nothing
+            }
+            _ => FromNode::Nothing,
+        }
+    }
+
+    /// Probes all ways; returns what has to be announced to all nodes, now and then.
+    pub(in crate::server::cluster) fn beat(&self) -> Option<Vec<u8>> {
+        let now = self.clock.now();
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        for peer in peers.values() {
+            let heard = match is_fresh(&peer.heard, now) {
+                true => HEARD,
+                false => NOT_HEARD,
+            };
+            self.send_to(peer, PROBE, heard);
+        }
+        let beats = self.beats.fetch_add(1, Ordering::Relaxed);
+        (beats % BEATS_OF_ANNOUNCEMENT == 0).then(|| self.announcement())?
+    }
+
+    /// Where this node is, for all.
+    fn announcement(&self) -> Option<Vec<u8>> {
+        let address = self.address.to_string();
+        let sealed = (self.seal).seal(FOR_ALL, ADDRESS, address.as_bytes(), &self.buffers)?;
+        Some(sealed.to_vec())
+    }
+
+    /// Another node says where it is; returns what has to be announced in turn if it is new here.
+    pub(in crate::server::cluster) fn announced(&self, announcement: &[u8]) -> Option<Vec<u8>> {
+        let read = SealedDatagram::read(announcement)?;
+        let (member, node) = (read.sender, read.sender.node.0);
+        if node == self.own.node.0 {
+            return None;
+        }
+        let known = self.peer(node);
+        if known.is_some_and(|known| known.member.epoch >= member.epoch) {
+            return None;
+        }
+        let seal = NodeSeal::new(&self.secret, member)?;
+        let (kind, address) = seal.open(&read, FOR_ALL)?;
+        let address = std::str::from_utf8(&address).ok()?.parse().ok()?;
+        if kind != ADDRESS {
+            return None;
+        }
+        let peer = PeerPath {
+            member,
+            address,
+            seal,
+            numbers: Mutex::default(),
+            heard: AtomicU64::new(0),
+            hears_us: AtomicU64::new(0),
+        };
+        let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
+        peers.insert(node, Arc::new(peer));
+        drop(peers);
+        self.announcement()
+    }
+
+    /// A node does not live any more.
+    pub(in crate::server::cluster) fn node_gone(&self, node: u16) {
+        let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
+        peers.remove(&node);
+    }
+
+    /// To how many nodes the way is open.
+    pub(in crate::server::cluster) fn open_count(&self) -> u64 {
+        let now = self.clock.now();
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        peers.values().filter(|peer| peer.is_open(now)).count() as u64
+    }
+
+    fn peer(&self, node: u16) -> Option<Arc<PeerPath>> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        peers.get(&node).cloned()
+    }
+}
+
+impl PeerPath {
+    fn is_open(&self, now: Instant) -> bool {
+        is_fresh(&self.hears_us, now)
+    }
+}
+
+fn is_fresh(at: &AtomicU64, now: Instant) -> bool {
+    match at.load(Ordering::Relaxed) {
+        0 => false,
+        at => now.as_nanos().saturating_sub(at) < FRESH.as_nanos() as u64,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often ways are probed.
+pub(in crate::server::cluster) const PROBE_PAUSE: Duration = Duration::from_millis(500);
+/// Without a probe for so long a way is closed.
+const FRESH: Duration = Duration::from_secs(2);
+/// Who has just come to NATS hears of all within three seconds.
+const BEATS_OF_ANNOUNCEMENT: u64 = 6;
+/// So that a datagram fits into one packet of a network, whose headers and seal take the rest.
+const MESSAGE_LEN_MAX: usize = 1350;
+/// Announcements are for no node in particular.
+const FOR_ALL: u16 = 0;
+const MESSAGE: u8 = 0;
+const PROBE: u8 = 1;
+const ADDRESS: u8 = 2;
+const HEARD: &[u8] = b"+";
+const NOT_HEARD: &[u8] = b"-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::SendError;
+    use busyhour::{buffer::Buffer, runtime::Runtime};
+    use busyhour_cluster::NodeNumber;
+
+    /// Keeps what was sent.
+    #[derive(Default)]
+    struct Wire(Mutex<Vec<Buffer>>);
+
+    impl Network for Wire {
+        fn send(&self, _: Flow, datagram: Buffer) -> Result<(), SendError> {
+            lock(&self.0).push(datagram);
+            Ok(())
+        }
+    }
+
+    struct End {
+        paths: NodePaths,
+        wire: Arc<Wire>,
+    }
+
+    impl End {
+        fn new(runtime: &Runtime, node: u16, epoch: u64) -> Self {
+            let wire = Arc::new(Wire::default());
+            let way = DirectWay {
+                network: wire.clone(),
+                address: SocketAddr::from(([127, 0, 0, 1], 7000 + node)),
+            };
+            let node = NodeNumber(node);
+            let (buffers, clock) = (runtime.buffers().clone(), runtime.clock().clone());
+            let own = (Member { node, epoch }, [5; 32]);
+            let paths = NodePaths::new(own, way, buffers, clock).expect("a key");
+            Self { paths, wire }
+        }
+
+        fn sent(&self) -> Vec<Buffer> {
+            std::mem::take(&mut *lock(&self.wire.0))
+        }
+    }
+
+    /// Each hears what the other one has sent.
+    fn exchange(one: &End, other: &End) {
+        for (from, to) in [(one, other), (other, one)] {
+            for datagram in from.sent() {
+                to.paths.receive(&datagram);
+            }
+        }
+    }
+
+    fn pass(runtime: &Runtime, time: Duration) {
+        runtime.simulation().expect("it is one").run_for(time);
+    }
+
+    fn two(runtime: &Runtime) -> [End; 2] {
+        let (one, other) = (End::new(runtime, 1, 1), End::new(runtime, 2, 1));
+        let announcement = one.paths.beat().expect("the first beat announces");
+        let answer = other.paths.announced(&announcement);
+        let answer = answer.expect("who is new is told in turn");
+        assert!(one.paths.announced(&answer).is_some());
+        pass(runtime, PROBE_PAUSE);
+        [one, other]
+    }
+
+    #[test]
+    fn a_way_is_open_once_the_other_node_says_that_it_hears_us() {
+        let runtime = Runtime::simulated(1);
+        let [one, other] = two(&runtime);
+        assert!(!one.paths.send(2, b"early"));
+        for _ in 0..2 {
+            one.paths.beat();
+            other.paths.beat();
+            exchange(&one, &other);
+            pass(&runtime, PROBE_PAUSE);
+        }
+        assert!(one.paths.send(2, b"hello"));
+        let sent = one.sent();
+        assert_eq!(
+            other.paths.receive(&sent[0]),
+            FromNode::Message(b"hello".to_vec())
+        );
+        assert_eq!(
+            other.paths.receive(&sent[0]),
+            FromNode::Nothing,
+            "it came twice"
+        );
+        assert!(!one.paths.send(2, &[0; MESSAGE_LEN_MAX + 1]));
+        assert!(!one.paths.send(3, b"nobody"));
+        assert_eq!(
+            (one.paths.open_count(), other.paths.counters.refused.get()),
+            (1, 1)
+        );
+    }
+
+    /// What this node sends does not arrive; it hears the other one.
+    #[test]
+    fn a_direction_that_is_cut_closes_the_way() {
+        let runtime = Runtime::simulated(1);
+        let [one, other] = two(&runtime);
+        for is_cut in [false, true] {
+            for _ in 0..6 {
+                one.paths.beat();
+                other.paths.beat();
+                match is_cut {
+                    false => exchange(&one, &other),
+                    true => {
+                        one.sent();
+                        exchange(&other, &one);
+                    }
+                }
+                pass(&runtime, PROBE_PAUSE);
+            }
+            assert_eq!(one.paths.send(2, b"hello"), !is_cut);
+            one.sent();
+        }
+    }
+
+    #[test]
+    fn the_next_life_of_a_node_takes_the_place_of_the_last_one() {
+        let runtime = Runtime::simulated(1);
+        let [one, _] = two(&runtime);
+        let again = End::new(&runtime, 2, 2);
+        let new = again.paths.beat().expect("an announcement");
+        assert!(one.paths.announced(&new).is_some());
+        let late = End::new(&runtime, 2, 1);
+        let old = late.paths.beat().expect("an announcement");
+        assert!(one.paths.announced(&old).is_none(), "an earlier life");
+        one.paths.node_gone(2);
+        assert!(!one.paths.send(2, b"hello"));
+        let foreign = End::new(&runtime, 1, 9);
+        assert!(
+            one.paths
+                .announced(&foreign.paths.beat().expect("one"))
+                .is_none()
+        );
+    }
+}
