@@ -116,7 +116,7 @@ impl World {
             is_broker_away: false,
             machines,
             devices: Device::some(10, PARTITIONS),
-            is_direct: seed % 2 == 0,
+            is_direct: seed.is_multiple_of(2),
             cuts: Vec::new(),
             events: BTreeMap::new(),
             sent: 0,
@@ -352,7 +352,8 @@ impl World {
         let is_cut = self.cuts.contains(&(from, to));
         let machines = [from, to].map(|number| &self.machines[number]);
         let has_broker = !self.is_broker_away && machines.iter().all(|it| it.has_broker);
-        if is_cut || !has_broker && !(self.is_direct && letter.is_direct()) {
+        let is_carried = has_broker || self.is_direct && letter.is_direct();
+        if is_cut || !is_carried {
             return;
         }
         for delay in self.delays() {

@@ -152,7 +152,9 @@ impl NodePaths {
             self.send_to(peer, PROBE, heard);
         }
         let beats = self.beats.fetch_add(1, Ordering::Relaxed);
-        (beats % BEATS_OF_ANNOUNCEMENT == 0).then(|| self.announcement())?
+        beats
+            .is_multiple_of(BEATS_OF_ANNOUNCEMENT)
+            .then(|| self.announcement())?
     }
 
     /// Where this node is, for all.
