@@ -17,12 +17,13 @@ pub const SERVER_PARTS: &[ServerPart] = &[
     part("ServerClock", "server_clock", &[]),
     part("Changes", "change", &["ServerClock"]),
     part("PartitionRoutes", "cluster::partition_routes", &[]),
-    part("NodeLink", "cluster::node_link", &[]),
+    part("NodePaths", "cluster::direct::node_paths", &[]),
+    part("NodeLink", "cluster::node_link", &["NodePaths"]),
     part("LiveStates", "cluster::live_states", &[]),
     part(
         "ClusterNode",
         "cluster::cluster_node",
-        &["PartitionRoutes", "NodeLink", "LiveStates"],
+        &["PartitionRoutes", "NodePaths", "NodeLink", "LiveStates"],
     ),
     part(
         "Persistence",
