@@ -11,6 +11,7 @@ pub fn hold(bytes: &[u8]) {
         touch_everything(&message);
         survives_writing(&message);
         index_has_it_all(&message, bytes);
+        what_is_kept_is_what_is_read(&message, bytes);
     }
     what_is_found_unread_is_what_is_read(bytes);
     an_ack_is_known_by_the_to_that_is_read(bytes);
@@ -69,6 +70,37 @@ pub fn what_is_found_unread_is_what_is_read(bytes: &[u8]) {
             String::from_utf8_lossy(&short),
             String::from_utf8_lossy(&long)
         );
+    }
+}
+
+/// What is kept of a message is what is read of it header by header, and an answer that is written from its index is the one
+/// that is written from the message.
+fn what_is_kept_is_what_is_read(message: &Message<'_>, bytes: &[u8]) {
+    let mut kept = message.clone();
+    let Ok(essentials) = kept.keep_essentials() else {
+        return assert!(message.validate().is_err());
+    };
+    assert_eq!(message.via(), Ok(essentials.via));
+    assert_eq!(message.from(), Ok(essentials.from));
+    assert_eq!(message.to(), Ok(essentials.to));
+    assert_eq!(message.cseq(), Ok(essentials.cseq));
+    assert_eq!(message.validate(), kept.validate());
+    let again = kept.index().message(bytes);
+    assert_eq!(again.cseq(), Ok(essentials.cseq));
+    if message.method().is_none() {
+        return;
+    }
+    for source in ["192.0.2.7:5060", "[2001:db8::7]:40000", "127.0.0.1:5060"] {
+        let source = source.parse().expect("an address");
+        let answer = |message: &Message<'_>| {
+            let mut out = Vec::new();
+            ResponseBuilder::new_keeping_alive(&mut out, message, Status::OK, source, 30)
+                .to_tag("t4g")
+                .finish();
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(answer(&again), answer(message));
+        assert_eq!(answer(&kept), answer(message));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 
-use crate::sip::build::top_via::{Received, put_top_line};
+use crate::sip::build::top_via::{Received, put_indexed_line, put_top_line};
 use crate::sip::text::write::put_value;
 use crate::sip::{Address, HeaderName, HeaderValue, Message, Output, Status};
 
@@ -170,8 +170,19 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
     }
 
     fn put_copies(&mut self, name: HeaderName) {
-        for value in self.request.headers(name) {
-            self.put_copy(name, value);
+        let request = self.request;
+        let lines = &request.index.headers;
+        let mut next = lines.first(name);
+        while let Some(line) = next {
+            let whole = match self.is_plain {
+                true => line.canonical_line(request.head, name.as_str()),
+                false => None,
+            };
+            match whole {
+                Some(whole) => self.out.put(whole.as_bytes()),
+                None => self.put_copy(name, line.value(request.head)),
+            }
+            next = lines.next(line);
         }
     }
 
@@ -187,7 +198,11 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
     fn put_vias(&mut self, received: Option<Received>) {
         let mut lines = self.request.headers(HeaderName::Via);
         if let Some((received, line)) = received.and_then(|one| Some((one, lines.next()?))) {
-            put_top_line(self.out, line, received, self.is_plain);
+            let read = self.request.index.read.as_ref();
+            match read.and_then(|read| read.top_via.as_ref()) {
+                Some(index) => put_indexed_line(self.out, (self.request.head, index), received),
+                None => put_top_line(self.out, line, received, self.is_plain),
+            }
         }
         lines.for_each(|line| self.put_copy(HeaderName::Via, line));
     }

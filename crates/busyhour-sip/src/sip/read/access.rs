@@ -116,6 +116,14 @@ impl<'a> Message<'a> {
         }
     }
 
+    /// To of a message whose From was read.
+    pub(in crate::sip) fn to_beside(&self, from: &Address<'a>) -> Result<Address<'a>, ParseError> {
+        let from_text = self.header(HeaderName::From).unwrap_or("");
+        self.required(HeaderName::To, |text| {
+            Address::parse_beside(text, (from_text, from)).filter(has_plain_tag)
+        })
+    }
+
     /// Call-ID; compare it byte by byte.
     ///
     /// # Errors
@@ -132,7 +140,13 @@ impl<'a> Message<'a> {
     pub fn cseq(&self) -> Result<CSeq<'a>, ParseError> {
         match self.kept {
             Some(kept) => Ok(kept.cseq),
-            None => self.required(HeaderName::CSeq, CSeq::parse),
+            None => match (&self.index.read, self.method()) {
+                (Some(read), Some(method)) => Ok(CSeq {
+                    number: read.cseq,
+                    method,
+                }),
+                _ => self.required(HeaderName::CSeq, CSeq::parse),
+            },
         }
     }
 
@@ -143,7 +157,9 @@ impl<'a> Message<'a> {
     /// result.
     pub fn contacts(&self) -> Result<Contacts<'_, 'a>, ParseError> {
         let mut elements = self.elements(HeaderName::Contact);
-        if !elements.clone().any(|element| element == "*") {
+        let mut lines = self.headers(HeaderName::Contact);
+        let may_be_star = lines.any(|line| lex::find(line.as_bytes(), 0, b'*').is_some());
+        if !may_be_star || !elements.clone().any(|element| element == "*") {
             return Ok(Contacts::List(ContactIter::new(elements)));
         }
         let alone = elements.next() == Some("*") && elements.next().is_none();
@@ -348,8 +364,11 @@ impl<'a> Iterator for Elements<'_, 'a> {
 /// A text that needs quotes is not a valid tag (RFC 3261 §25.1), and we could not
 /// repeat it in our messages.
 fn with_plain_tag(text: &str) -> Option<Address<'_>> {
-    let is_plain = |address: &Address<'_>| address.tag().is_none_or(|tag| lex::all(tag, VALUE));
-    Address::parse(text).filter(is_plain)
+    Address::parse(text).filter(has_plain_tag)
+}
+
+fn has_plain_tag(address: &Address<'_>) -> bool {
+    address.tag().is_none_or(|tag| lex::all(tag, VALUE))
 }
 
 /// Visible characters alone, at least one.

@@ -43,7 +43,24 @@ impl Line {
         lex::trim(line.split(':').next().unwrap_or(""))
     }
 
+    /// Where its value lies in the head.
+    pub fn value_range(&self) -> Range<u16> {
+        self.value..self.end
+    }
+
+    /// The whole line with its line end, if that is `name`, a colon, one space and the value alone.
+    #[inline]
+    pub fn canonical_line<'a>(&self, head: &'a str, name: &str) -> Option<&'a str> {
+        let line = head.get(self.start.into()..usize::from(self.end) + 2)?;
+        let is_ours = usize::from(self.value - self.start) == name.len() + 2
+            && line.ends_with("\r\n")
+            && line.starts_with(name)
+            && line.as_bytes().get(name.len()..name.len() + 2) == Some(b": ");
+        is_ours.then_some(line)
+    }
+
     /// The trimmed value, folds included.
+    #[inline]
     pub fn value<'a>(&self, head: &'a str) -> &'a str {
         head.get(self.value as usize..self.end as usize)
             .unwrap_or("")
@@ -91,6 +108,7 @@ impl HeaderIndex {
         self.count as usize
     }
 
+    #[inline]
     pub fn get(&self, at: usize) -> Option<&Line> {
         if at < INLINE {
             self.inline[..self.len().min(INLINE)].get(at)
@@ -99,6 +117,7 @@ impl HeaderIndex {
         }
     }
 
+    #[inline]
     pub fn first(&self, name: HeaderName) -> Option<&Line> {
         self.get(self.first[name as usize] as usize)
     }
@@ -113,6 +132,7 @@ impl HeaderIndex {
         self.number(self.last[name as usize])
     }
 
+    #[inline]
     pub fn next(&self, line: &Line) -> Option<&Line> {
         self.get(line.next as usize)
     }
@@ -132,13 +152,15 @@ impl HeaderIndex {
             return Err(ParseError::LineTooLong);
         }
         let line = head.as_bytes().get(..end).unwrap_or(&[]);
-        let (name, value) = split_line(line, start).ok_or(ParseError::HeaderLine)?;
-        let name = line.get(start..name).unwrap_or(&[]);
-        self.push(
-            HeaderName::of_bytes(name),
-            [start, value.start, value.end],
-            limits,
-        )
+        let (name, value) = match known_name(line, start) {
+            Some((name, colon)) => (name, value_of(line, colon)),
+            None => {
+                let (name_end, value) = split_line(line, start).ok_or(ParseError::HeaderLine)?;
+                let name = line.get(start..name_end).unwrap_or(&[]);
+                (HeaderName::of_bytes(name), value)
+            }
+        };
+        self.push(name, [start, value.start, value.end], limits)
     }
 
     fn push(
@@ -181,6 +203,14 @@ impl HeaderIndex {
     }
 }
 
+/// A name that we know, right before the first colon: it needs no look at each of its letters.
+#[inline]
+fn known_name(line: &[u8], start: usize) -> Option<(HeaderName, usize)> {
+    let colon = lex::find(line, start, b':')?;
+    let name = HeaderName::of_bytes(line.get(start..colon)?);
+    (name != HeaderName::Other).then_some((name, colon))
+}
+
 /// Where in `line`, which begins at `start`, its name ends and its value lies,
 /// without the white space around them; `None` without a name or a colon.
 fn split_line(line: &[u8], start: usize) -> Option<(usize, Range<usize>)> {
@@ -192,12 +222,18 @@ fn split_line(line: &[u8], start: usize) -> Option<(usize, Range<usize>)> {
     if name_end == start || line.get(colon) != Some(&b':') {
         return None;
     }
+    Some((name_end, value_of(line, colon)))
+}
+
+/// Where the value behind the colon lies.
+#[inline]
+fn value_of(line: &[u8], colon: usize) -> Range<usize> {
     let value = lex::run_end(line, colon + 1, SPACE);
     let mut end = line.len();
     while end > value && lex::is(line[end - 1], SPACE) {
         end -= 1;
     }
-    Some((name_end, value..end))
+    value..end
 }
 
 /// Where the line that starts at `at` ends, its folded continuations included
@@ -205,8 +241,7 @@ fn split_line(line: &[u8], start: usize) -> Option<(usize, Range<usize>)> {
 fn logical_end(head: &[u8], at: usize) -> Result<usize, ParseError> {
     let mut from = at;
     loop {
-        let rest = head.get(from..).ok_or(ParseError::HeaderLine)?;
-        let feed = from + memchr::memchr(b'\n', rest).ok_or(ParseError::HeaderLine)?;
+        let feed = lex::find(head, from, b'\n').ok_or(ParseError::HeaderLine)?;
         if feed == at || head.get(feed - 1) != Some(&b'\r') {
             return Err(ParseError::HeaderLine);
         }

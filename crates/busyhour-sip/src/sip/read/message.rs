@@ -58,19 +58,31 @@ impl<'a> Message<'a> {
     /// As [`Message::parse`].
     pub fn parse_within(datagram: &'a [u8], limits: &Limits) -> Result<Self, ParseError> {
         let bytes = skip_line_ends(datagram);
-        let (head, mut index) = parse_head(bytes, limits)?;
+        let mut message = Self::parse_head(bytes, limits)?;
+        let rest = bytes.get(message.head.len() + BLANK_LINE_LEN..);
+        message.body = message.cut_body(rest.unwrap_or(&[]), limits)?;
+        let index = message.index.to_mut();
         index.head_start = datagram.len() - bytes.len();
-        let mut message = Self::of(head, Cow::Owned(index), &[]);
-        let rest = bytes.get(head.len() + BLANK_LINE_LEN..).unwrap_or(&[]);
-        message.body = message.cut_body(rest, limits)?;
-        message.index.to_mut().body_len = message.body.len() as u16;
+        index.body_len = message.body.len() as u16;
         Ok(message)
     }
 
     /// Reads start line and headers of `bytes`, and leaves the body alone.
     pub(in crate::sip) fn parse_head(bytes: &'a [u8], limits: &Limits) -> Result<Self, ParseError> {
-        let (head, index) = parse_head(bytes, limits)?;
-        Ok(Self::of(head, Cow::Owned(index), &[]))
+        if bytes.is_empty() {
+            return Err(ParseError::Empty);
+        }
+        if bytes.len() > limits.message_bytes.min(u16::MAX as usize) {
+            return Err(ParseError::TooLarge);
+        }
+        let head = std::str::from_utf8(split_head(bytes)?).map_err(|_| ParseError::NotText)?;
+        let (line, headers_at) = split_start_line(head, limits)?;
+        let index = index_of(head, StartIndex::parse(line)?, HeaderIndex::new());
+        // The lines are noted where they stay, since the index is large.
+        let mut message = Self::of(head, Cow::Owned(index), &[]);
+        let headers = &mut message.index.to_mut().headers;
+        headers.read(head, headers_at, limits)?;
+        Ok(message)
     }
 
     /// Reads what a refusal needs from a request that [`Message::parse`]
@@ -240,21 +252,6 @@ impl StartIndex {
     }
 }
 
-/// Start line and headers of `bytes`, and where their parts lie.
-fn parse_head<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(&'a str, MessageIndex), ParseError> {
-    if bytes.is_empty() {
-        return Err(ParseError::Empty);
-    }
-    if bytes.len() > limits.message_bytes.min(u16::MAX as usize) {
-        return Err(ParseError::TooLarge);
-    }
-    let head = std::str::from_utf8(split_head(bytes)?).map_err(|_| ParseError::NotText)?;
-    let (line, headers_at) = split_start_line(head, limits)?;
-    let mut index = index_of(head, StartIndex::parse(line)?, HeaderIndex::new());
-    index.headers.read(head, headers_at, limits)?;
-    Ok((head, index))
-}
-
 /// No head is longer than [`Limits::message_bytes`], so each offset fits.
 fn index_of(head: &str, start: StartIndex, headers: HeaderIndex) -> MessageIndex {
     MessageIndex {
@@ -263,6 +260,7 @@ fn index_of(head: &str, start: StartIndex, headers: HeaderIndex) -> MessageIndex
         body_len: 0,
         start,
         headers,
+        read: None,
     }
 }
 
@@ -301,9 +299,9 @@ fn lossy_head(bytes: &[u8]) -> &str {
 /// The first line, and where the next begins. It can't be folded, so a
 /// continuation fails as a header line without a name.
 fn split_start_line<'a>(head: &'a str, limits: &Limits) -> Result<(&'a str, usize), ParseError> {
-    let end = memchr::memchr(b'\r', head.as_bytes()).ok_or(ParseError::StartLine)?;
+    let end = lex::find(head.as_bytes(), 0, b'\r').ok_or(ParseError::StartLine)?;
     let (line, rest) = head.split_at_checked(end).ok_or(ParseError::StartLine)?;
-    if !rest.starts_with("\r\n") || line.bytes().any(|byte| byte == b'\n') {
+    if !rest.starts_with("\r\n") || lex::find(line.as_bytes(), 0, b'\n').is_some() {
         return Err(ParseError::StartLine);
     }
     if end > limits.line_bytes {

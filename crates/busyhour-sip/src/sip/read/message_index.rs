@@ -2,7 +2,7 @@
 
 use crate::sip::read::header_index::HeaderIndex;
 use crate::sip::{Message, Method, Start};
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, net::IpAddr, ops::Range};
 
 /// What [`Message::parse`] found in a datagram, as offsets.
 ///
@@ -30,6 +30,28 @@ pub struct MessageIndex {
     pub(in crate::sip) body_len: u16,
     pub(in crate::sip) start: StartIndex,
     pub(in crate::sip) headers: HeaderIndex,
+    /// What [`Message::keep_essentials`] has read.
+    pub(in crate::sip) read: Option<ReadIndex>,
+}
+
+/// What was read of a request, and need not be read again where only its index is left.
+#[derive(Clone, Debug)]
+pub(in crate::sip) struct ReadIndex {
+    /// Of CSeq, which has the method of the request.
+    pub cseq: u32,
+    /// If the first line of Via has one value without what its receiver writes, but for one `rport`.
+    pub top_via: Option<TopViaIndex>,
+}
+
+/// The only value of the first line of Via, as offsets into the head.
+#[derive(Clone, Debug)]
+pub(in crate::sip) struct TopViaIndex {
+    /// All of it.
+    pub value: Range<u16>,
+    /// Where `;rport` stands in it; empty without one.
+    pub rport: Range<u16>,
+    /// What sent-by is, unless that is a name.
+    pub sent_by: Option<IpAddr>,
 }
 
 /// The first line, as offsets into the head.

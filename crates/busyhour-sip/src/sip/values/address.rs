@@ -38,6 +38,27 @@ impl<'a> Address<'a> {
         }
     }
 
+    /// As [`parse`](Self::parse) of a text that may have the same name and URI as another one, of which `other` was read:
+    /// To and From of a registration have. Then only the parameters are read.
+    pub(in crate::sip) fn parse_beside(
+        text: &'a str,
+        (other_text, other): (&'a str, &Self),
+    ) -> Option<Self> {
+        let params_at = other_text.len().checked_sub(other.params.as_str().len())?;
+        let same = other_text.get(..params_at).filter(|it| it.ends_with('>'));
+        match same.and_then(|same| text.strip_prefix(same)) {
+            Some(params) => {
+                let (params, tag) = Params::parse_for("tag", params)?;
+                Some(Self {
+                    params,
+                    tag,
+                    ..*other
+                })
+            }
+            None => Self::parse(text),
+        }
+    }
+
     /// The dialog tag.
     pub fn tag(&self) -> Option<&'a str> {
         self.tag

@@ -6,6 +6,7 @@ pub(in crate::sip) mod uri_compare;
 pub(in crate::sip) mod params;
 pub(in crate::sip) mod address;
 pub(in crate::sip) mod contact;
+pub(in crate::sip) mod via_params;
 pub(in crate::sip) mod via;
 pub(in crate::sip) mod cseq;
 pub(in crate::sip) mod event;

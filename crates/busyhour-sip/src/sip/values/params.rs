@@ -1,5 +1,7 @@
 //! Parameters behind a semicolon: `;name=value`, `;name="quoted"`, `;flag`.
 
+use std::ops::Range;
+
 use crate::sip::text::lex::Cursor;
 
 /// The parameters of a header value, known to be well formed.
@@ -24,16 +26,30 @@ impl<'a> Params<'a> {
     /// As [`parse`](Self::parse), and the value of the first parameter of this name, which
     /// costs less than looking for it later.
     pub(in crate::sip) fn parse_for(name: &str, text: &'a str) -> Option<(Self, Option<&'a str>)> {
-        let mut cursor = Cursor::new(text);
-        cursor.skip_space();
         let mut found = None;
-        while !cursor.is_end() {
-            let (param, value) = next_param(&mut cursor)?;
+        let params = Self::parse_each(text, |param, value, _| {
             if found.is_none() && param.eq_ignore_ascii_case(name) {
                 found = Some(value);
             }
+        })?;
+        Some((params, found.flatten()))
+    }
+
+    /// As [`parse`](Self::parse), and calls `see` for each parameter in turn with its name, its value and where in `text` it
+    /// lies, the semicolon and white space around it included.
+    #[inline]
+    pub(in crate::sip) fn parse_each(
+        text: &'a str,
+        mut see: impl FnMut(&'a str, Option<&'a str>, Range<usize>),
+    ) -> Option<Self> {
+        let mut cursor = Cursor::new(text);
+        cursor.skip_space();
+        while !cursor.is_end() {
+            let start = cursor.at();
+            let (param, value) = next_param(&mut cursor)?;
+            see(param, value, start..cursor.at());
         }
-        Some((Self { text }, found.flatten()))
+        Some(Self { text })
     }
 
     /// The parameters in order.
@@ -60,6 +76,9 @@ impl<'a> Params<'a> {
     }
 
     pub(in crate::sip) fn find(&self, name: &str) -> Option<Option<&'a str>> {
+        if self.text.is_empty() {
+            return None;
+        }
         let mut params = self.iter();
         params
             .find(|(param, _)| param.eq_ignore_ascii_case(name))

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::sip::text::lex::Cursor;
 use crate::sip::values::uri::take_port;
+use crate::sip::values::via_params::ViaParams;
 use crate::sip::{Host, Params};
 
 /// One hop that the message took.
@@ -17,7 +18,7 @@ pub struct Via<'a> {
     pub port: Option<u16>,
     /// `branch`, `rport`, `received` and the others.
     pub params: Params<'a>,
-    branch: Option<&'a str>,
+    pub(in crate::sip) read: ViaParams<'a>,
     /// Protocol and sent-by as written.
     pub(in crate::sip) hop_text: &'a str,
 }
@@ -39,29 +40,26 @@ impl<'a> Via<'a> {
         cursor.skip_space();
         let host = Host::take(&mut cursor)?;
         let port = take_port(&mut cursor)?;
-        let (params, branch) = Params::parse_for("branch", cursor.rest())?;
+        let (params, read) = ViaParams::parse(cursor.rest())?;
         let hop_text = text.get(..text.len() - cursor.rest().len())?;
         Some(Self {
             transport,
             host,
             port,
             params,
-            branch,
+            read,
             hop_text,
         })
     }
 
     /// The transaction's name (RFC 3261 §8.1.1.7).
     pub fn branch(&self) -> Option<&'a str> {
-        self.branch
+        self.read.branch
     }
 
     /// RFC 3581; a value that is not a port counts as `;rport` without a value.
     pub fn rport(&self) -> Option<RequestedPort> {
-        let port = self
-            .params
-            .find("rport")?
-            .and_then(|port| port.parse().ok());
+        let port = self.read.rport?.and_then(|port| port.parse().ok());
         Some(port.map_or(RequestedPort::Asked, RequestedPort::Answered))
     }
 
