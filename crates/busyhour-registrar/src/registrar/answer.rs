@@ -98,12 +98,12 @@ struct ContactValue<'b> {
 impl HeaderValue for ContactValue<'_> {
     fn write_to(&self, out: &mut impl Output) {
         let contact = &self.binding.contact;
-        let parts = contact.parts();
+        let [uri, parameters] = contact.shown();
         out.put(b"<");
-        out.put_text(parts.uri);
+        out.put_text(uri);
         out.put(b">");
-        out.put_text(parts.parameters);
-        if let Some(q_milli) = parts.q_milli {
+        out.put_text(parameters);
+        if let Some(q_milli) = contact.q_milli() {
             out.put_display(format_args!(";q={}", Quality::from_thousandths(q_milli)));
         }
         if let Some(gruu) = self.gruu_of.and_then(|aor| contact.public_gruu(aor)) {

@@ -262,6 +262,32 @@ impl Contact {
         path.is_empty() && depends
     }
 
+    /// Whether it has all of these parts.
+    pub(super) fn is_made_of(&self, parts: &ContactParts<'_>) -> bool {
+        let (flow, texts) = self.head_and_texts();
+        let wanted = parts.texts();
+        let mut texts = texts.iter().zip(&wanted);
+        flow == parts.flow
+            && self.q_milli() == parts.q_milli
+            && texts.all(|(own, wanted)| *own == wanted.as_bytes())
+    }
+
+    /// Whether its URI is written like this.
+    pub(super) fn has_uri_text(&self, uri: &str) -> bool {
+        self.text_bytes()[0] == uri.as_bytes()
+    }
+
+    /// Whether a registration with this Call-ID made it.
+    pub(super) fn has_call_id(&self, call_id: &str) -> bool {
+        self.text_bytes()[2] == call_id.as_bytes()
+    }
+
+    /// What an answer shows of it: URI and parameters.
+    pub(super) fn shown(&self) -> [&str; 2] {
+        let [uri, parameters, ..] = self.text_bytes();
+        [uri, parameters].map(text)
+    }
+
     /// The texts as bytes: reading them as texts costs more than the rest.
     fn head_and_texts(&self) -> (Flow, [&[u8]; TEXTS]) {
         let mut reader = Reader(&self.0);
@@ -282,11 +308,15 @@ impl Contact {
     }
 
     fn text(&self, index: usize) -> &str {
+        text(self.text_bytes()[index])
+    }
+
+    fn text_bytes(&self) -> [&[u8]; TEXTS] {
         let mut reader = Reader(&self.0);
         let kind = reader.byte();
         let len_of = |flag| if kind & flag != 0 { V6_LEN } else { V4_LEN };
         reader.take(size_of::<u16>() + len_of(REMOTE_V6) + len_of(LOCAL_V6));
-        text(reader.texts()[index])
+        reader.texts()
     }
 }
 
@@ -341,6 +371,11 @@ impl<'a> Reader<'a> {
     }
 
     fn len(&mut self) -> usize {
+        // Most texts are short.
+        if let [byte @ ..0x80, rest @ ..] = self.0 {
+            self.0 = rest;
+            return usize::from(*byte);
+        }
         let (mut len, mut shift) = (0, 0);
         loop {
             let byte = self.byte();
@@ -354,8 +389,14 @@ impl<'a> Reader<'a> {
 
     fn texts(&mut self) -> [&'a [u8]; TEXTS] {
         let mut lens = [0; TEXTS];
-        lens.iter_mut().for_each(|len| *len = self.len());
-        lens.map(|len| self.take(len))
+        for len in &mut lens {
+            *len = self.len();
+        }
+        let mut texts: [&[u8]; TEXTS] = [&[]; TEXTS];
+        for (text, len) in texts.iter_mut().zip(lens) {
+            *text = self.take(len);
+        }
+        texts
     }
 }
 
@@ -411,6 +452,9 @@ fn put_len(bytes: &mut Vec<u8>, len: usize) {
 
 /// It was a text when it was packed.
 fn text(bytes: &[u8]) -> &str {
+    if bytes.is_empty() {
+        return "";
+    }
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 

@@ -159,7 +159,7 @@ impl Draft<'_, '_> {
             Uri::parse(uri).ok_or(Refusal::BadRequest("Bad Contact".into()))?;
             return Ok(list.iter().position(|b| b.contact.flow_key() == Some(key)));
         }
-        if let Some(same_text) = list.iter().position(|b| b.contact.uri() == uri) {
+        if let Some(same_text) = list.iter().position(|b| b.contact.has_uri_text(uri)) {
             return Ok(Some(same_text));
         }
         let wanted = Uri::parse(uri).ok_or(Refusal::BadRequest("Bad Contact".into()))?;
@@ -169,7 +169,7 @@ impl Draft<'_, '_> {
     /// The order of the registration relative to the one that made the binding.
     fn order(&self, index: usize) -> Result<Order, Refusal> {
         let binding = &self.list[index];
-        if binding.contact.call_id() != self.registration.call_id {
+        if !binding.contact.has_call_id(self.registration.call_id) {
             return Ok(Order::Newer);
         }
         match self.registration.cseq.cmp(&binding.lease.cseq) {
@@ -284,7 +284,7 @@ impl Draft<'_, '_> {
     }
 
     fn describes(&self, wish: &RequestedContact<'_>, contact: &Contact) -> bool {
-        contact.parts() == self.parts(wish)
+        contact.is_made_of(&self.parts(wish))
     }
 
     fn parts<'p>(&'p self, wish: &'p RequestedContact<'_>) -> ContactParts<'p> {

@@ -339,7 +339,8 @@ fn host_of(aor: &str) -> Option<&str> {
 
 fn names(domain: &str, host: &Host<'_>) -> bool {
     match host {
-        Host::Name(name) => name.eq_ignore_ascii_case(domain),
+        // Nearly always it is written as it is configured.
+        Host::Name(name) => *name == domain || name.eq_ignore_ascii_case(domain),
         Host::V4(address) => domain.parse() == Ok(*address),
         Host::V6(address) => domain.trim_matches(['[', ']']).parse() == Ok(*address),
     }
