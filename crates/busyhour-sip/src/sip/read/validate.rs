@@ -2,9 +2,7 @@
 
 use crate::sip::read::message_index::{ReadIndex, TopViaIndex};
 use crate::sip::text::lex;
-use crate::sip::{
-    Address, CSeq, Contacts, HeaderName, Host, Message, Method, ParseError, Start, Uri, Via,
-};
+use crate::sip::{Address, CSeq, Contacts, HeaderName, Host, Message, ParseError, Start, Uri, Via};
 
 /// Parsed headers of a valid message, so that callers need not parse them again.
 #[derive(Clone, Copy, Debug)]
@@ -40,14 +38,6 @@ impl<'a> Message<'a> {
     /// # Errors
     /// As [`Message::validate`].
     pub fn essentials(&self) -> Result<Essentials<'a>, ParseError> {
-        let essentials = self.essentials_but_contacts()?;
-        if self.kept.is_none() || self.has_registrar() {
-            self.validate_contacts()?;
-        }
-        Ok(essentials)
-    }
-
-    fn essentials_but_contacts(&self) -> Result<Essentials<'a>, ParseError> {
         if let Some(kept) = self.kept {
             return Ok(kept);
         }
@@ -63,6 +53,7 @@ impl<'a> Message<'a> {
             to: self.to_beside(&from)?,
             cseq: self.valid_cseq()?,
         };
+        self.validate_contacts()?;
         self.expires()?;
         self.max_forwards()?;
         self.event()?;
@@ -71,8 +62,7 @@ impl<'a> Message<'a> {
     }
 
     /// Reads the essentials and keeps them, so that [`Message::via`], [`Message::from`],
-    /// [`Message::to`] and [`Message::cseq`] need not read them again. The contacts of a REGISTER are left to the registrar,
-    /// which reads them anyway.
+    /// [`Message::to`] and [`Message::cseq`] need not read them again.
     ///
     /// ```
     /// use busyhour_sip::Message;
@@ -87,10 +77,7 @@ impl<'a> Message<'a> {
     /// # Errors
     /// As [`Message::validate`]; then nothing is kept.
     pub fn keep_essentials(&mut self) -> Result<Essentials<'a>, ParseError> {
-        let essentials = self.essentials_but_contacts()?;
-        if !self.has_registrar() {
-            self.validate_contacts()?;
-        }
+        let essentials = self.essentials()?;
         if essentials.request_uri.is_some() {
             let top_via = self.top_via_index(&essentials.via);
             self.index.to_mut().read = Some(ReadIndex {
@@ -102,21 +89,19 @@ impl<'a> Message<'a> {
         Ok(essentials)
     }
 
-    /// Whether a registrar reads the contacts.
-    fn has_registrar(&self) -> bool {
-        self.method() == Some(Method::Register)
-    }
-
     /// Where the topmost Via lies, if that alone says how it is written with what its receiver adds.
     fn top_via_index(&self, via: &Via<'a>) -> Option<TopViaIndex> {
         let [before, behind] = via.read.around_rport?;
         let line = self.index.headers.first(HeaderName::Via)?;
         let value = line.value_range();
-        let rport_start = value.start + (via.hop_text.len() + before.len()) as u16;
-        let rport_end = value.end - behind.len() as u16;
         let is_alone = via.hop_text.len() + via.params.as_str().len() == value.len();
         let is_folded = lex::find(via.hop_text.as_bytes(), 0, b'\r').is_some();
-        (is_alone && !is_folded).then_some(TopViaIndex {
+        if !is_alone || is_folded {
+            return None;
+        }
+        let rport_start = value.start + (via.hop_text.len() + before.len()) as u16;
+        let rport_end = value.end - behind.len() as u16;
+        Some(TopViaIndex {
             value,
             rport: rport_start..rport_end,
             sent_by: match via.host {
