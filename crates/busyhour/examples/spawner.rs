@@ -64,7 +64,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let sum = squares.await.unwrap_or(0);
         _ = sender.send(sum);
     };
-    connections.spawn_obj(FutureObj::new(Box::new(answer)))?;
+    let spawned = connections.spawn_obj(FutureObj::new(Box::new(answer)));
+    // The error is one of the standard library's only with the feature `std` of its crate.
+    spawned.map_err(|error| error.to_string())?;
     println!("the sum of a thousand squares is {}", receiver.recv()?);
     println!("{}", runtime.describe());
     assert!(runtime.shutdown(Duration::from_secs(5)).is_clean());

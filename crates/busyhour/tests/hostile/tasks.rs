@@ -10,6 +10,7 @@ use busyhour::{
 };
 use std::{
     future::{self, Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::mpsc,
     task::{Context, Poll, Waker},
@@ -304,8 +305,24 @@ fn a_payload_that_panics_ends_no_worker() {
         "nobody takes a panic's payload",
         2,
         |way, pool, serializer| {
-            let panics = async move { std::panic::panic_any(bomb()) };
+            let (release, held) = mpsc::channel::<()>();
+            let panics = async move {
+                let _ = held.recv();
+                std::panic::panic_any(bomb())
+            };
             drop::<JoinHandle<()>>(spawn(way, pool, serializer, panics));
+            drop(release);
+        },
+    );
+    each_way(
+        "a handle is dropped with the payload in it",
+        1,
+        |way, pool, serializer| {
+            let panics = async move { std::panic::panic_any(bomb()) };
+            let handle: JoinHandle<()> = spawn(way, pool, serializer, panics);
+            until(|| handle.is_finished());
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(handle)));
+            assert!(dropped.is_err(), "the payload is dropped on this thread");
         },
     );
     each_way(

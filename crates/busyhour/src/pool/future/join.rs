@@ -102,7 +102,8 @@ pub(in crate::pool) type JoinState<T> = OneshotCell<Result<T, JoinError>>;
 
 /// Waits for a spawned future. If the handle is dropped the future continues,
 /// and its output is then dropped on the pool; see
-/// [`abort_on_drop`](Self::abort_on_drop).
+/// [`abort_on_drop`](Self::abort_on_drop). A result that is there already is
+/// dropped with the handle, on the thread that drops it.
 #[doc(alias("future", "Task"))]
 pub struct JoinHandle<T> {
     outcome: Arc<JoinState<T>>,
