@@ -62,6 +62,7 @@ mod cache;
 mod nodes;
 mod index;
 mod delivery;
+mod publish_if;
 mod publish_options;
 mod publish_result;
 mod subscription_event;

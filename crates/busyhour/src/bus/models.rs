@@ -139,6 +139,34 @@ fn loom_a_lookup_meets_replacements() {
     });
 }
 
+/// Two threads offer one value that is not the last one: one of them publishes it, whether the key
+/// has a last value or none.
+#[test]
+fn loom_one_of_two_publishes_what_both_offer() {
+    for is_new in [true, false] {
+        check(move || {
+            let (topic, flags) = (topic(), Flags::default());
+            if !is_new {
+                publish(&topic, 1, &flags);
+            }
+            let offer = |topic: &Topic<Step>, flags: &Flags| {
+                let published = topic.publish_if(Step::new(2, flags), |last| last.number != 2);
+                published.is_some()
+            };
+            let other = {
+                let (topic, flags) = (topic.clone(), flags.clone());
+                thread::spawn(move || offer(&topic, &flags))
+            };
+            let is_first = offer(&topic, &flags);
+            assert_ne!(is_first, other.join().unwrap());
+            assert_eq!(topic.get(&7).map(|last| last.number), Some(2));
+            drop(topic);
+            let flags = flags.0.lock().unwrap();
+            assert!(flags.iter().all(|flag| flag.load(Ordering::SeqCst)));
+        });
+    }
+}
+
 /// A subscription that begins during a publish receives the key once and then
 /// every change.
 #[test]

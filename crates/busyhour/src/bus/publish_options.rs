@@ -1,4 +1,4 @@
-use super::NodeId;
+use super::{NodeId, cache::Expected};
 
 /// How to publish or to remove.
 #[derive(Clone, Copy)]
@@ -9,6 +9,8 @@ pub(super) struct PublishOptions {
     is_forwarded: bool,
     /// The node that publishes or removes; `None` for this node.
     pub(super) origin: Option<NodeId>,
+    /// Publishes only if this is the key's last value.
+    pub(super) expected: Option<Expected>,
 }
 
 /// The condition under which a key is removed.
@@ -40,6 +42,16 @@ impl PublishOptions {
             may_wait: true,
             is_forwarded: false,
             origin,
+            expected: None,
+        }
+    }
+
+    /// By this node, if the key's last value is still this one.
+    #[inline(always)]
+    pub(super) fn expecting(expected: Expected) -> Self {
+        Self {
+            expected: Some(expected),
+            ..Self::from(None)
         }
     }
 
@@ -57,6 +69,7 @@ impl PublishOptions {
             may_wait: false,
             is_forwarded: true,
             origin,
+            expected: None,
         }
     }
 

@@ -39,6 +39,9 @@ pub(super) struct PublishResult<E: Event> {
     pub(super) born: u64,
     /// The topic has no room for another key.
     pub(super) refused: bool,
+    /// The key's last value is not the one that was expected: nothing was
+    /// published.
+    pub(super) is_outdated: bool,
     /// Work for when no lock is held; usually none.
     afterwards: AfterUnlock<E>,
 }
@@ -94,6 +97,7 @@ impl<E: Event> PublishResult<E> {
             version: 0,
             born: 0,
             refused: false,
+            is_outdated: false,
             afterwards: AfterUnlock::NOTHING,
         }
     }

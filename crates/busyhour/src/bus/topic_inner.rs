@@ -163,7 +163,7 @@ impl<E: Event> TopicInner<E> {
     }
 
     #[inline(always)]
-    fn incoming(&self, event: E) -> Incoming<E> {
+    pub(super) fn incoming(&self, event: E) -> Incoming<E> {
         Incoming::new(event, || self.subscriber_count.load(Ordering::Relaxed) > 0)
     }
 
@@ -328,7 +328,7 @@ impl<E: Event> TopicInner<E> {
 
     /// Whether the publisher may continue to wait for room; if not, it goes on
     /// without.
-    fn wait_for_room(&self, full: &Arc<Subscriber<E>>) -> bool {
+    pub(super) fn wait_for_room(&self, full: &Arc<Subscriber<E>>) -> bool {
         let has_room = full.wait_for_room();
         if !has_room {
             self.refused_waits.fetch_add(1, Ordering::Relaxed);

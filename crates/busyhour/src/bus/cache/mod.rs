@@ -13,6 +13,6 @@ pub(in crate::bus) use epoch::{Pin, pinned};
 pub(in crate::bus) use incoming::{EventCopy, Incoming};
 pub(in crate::bus) use shared::{Given, Room, SharedEvent};
 pub(in crate::bus) use table::{
-    CacheTable, CacheWriter, CachedChange, LiveSlot, NextSlots, Put, Seen, SlotPosition,
-    SlotTenure, Stale, Swept, Unread, UnreadChange,
+    CacheTable, CacheWriter, CachedChange, Expected, Judged, LiveSlot, NextSlots, Put, Seen,
+    SlotPosition, SlotTenure, Stale, Swept, Unread, UnreadChange,
 };

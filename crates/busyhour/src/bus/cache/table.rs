@@ -80,6 +80,35 @@ pub(in crate::bus) struct SlotTenure {
     pub(in crate::bus) born: u64,
 }
 
+/// What a search without a lock found a key's last value to be.
+pub(in crate::bus) enum Judged {
+    /// The condition says that the value stays.
+    Stays,
+    /// The condition says that an event may replace it, or there is none.
+    May(Expected),
+}
+
+/// What a key's last value must still be when the lock is held.
+#[derive(Clone, Copy)]
+pub(in crate::bus) enum Expected {
+    /// None.
+    Absent,
+    /// The one of this version, in this slot.
+    Version(SlotTenure, u64),
+}
+
+impl Expected {
+    /// Whether this is what the holder of the lock finds.
+    #[inline(always)]
+    pub(in crate::bus) fn is(self, place: Option<SlotPosition>) -> bool {
+        let live = place.filter(SlotPosition::is_live);
+        match self {
+            Self::Absent => live.is_none(),
+            Self::Version(_, version) => live.is_some_and(|place| place.version() == version),
+        }
+    }
+}
+
 /// The table has changed since the search, which must be repeated.
 #[derive(Debug)]
 pub(in crate::bus) struct Stale;
@@ -253,6 +282,37 @@ impl<E: Event> CacheTable<E> {
             }
         }
         None
+    }
+
+    /// Searches for the key's last value without a lock, and asks whether an
+    /// event may replace it. Runs user code.
+    #[inline(always)]
+    pub(in crate::bus) fn judge(
+        &self,
+        (hash, key): (u64, &E::Key),
+        may_replace: &impl Fn(&E) -> bool,
+        pin: &Pin<'_>,
+    ) -> Judged {
+        for (index, slot) in self.pinned_slots(pin).probe(hash) {
+            // Read before the event: the event that is read afterwards is that of this version or
+            // of a later one, and the holder of the lock detects a later one.
+            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
+            if word == SlotWord::EMPTY {
+                break;
+            }
+            if word.kind() != SlotKind::Live || slot.hash.load(Ordering::Relaxed) != hash {
+                continue;
+            }
+            let born = slot.born.load(Ordering::Acquire);
+            if let Some(event) = slot.read(pin).filter(|event| event.key() == key) {
+                let tenure = SlotTenure { index, born };
+                return match may_replace(event) {
+                    true => Judged::May(Expected::Version(tenure, word.version())),
+                    false => Judged::Stays,
+                };
+            }
+        }
+        Judged::May(Expected::Absent)
     }
 
     /// The slot, if it still belongs to the key that was seen in it.

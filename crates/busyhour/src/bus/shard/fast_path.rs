@@ -52,7 +52,19 @@ impl<E: Event> Shard<E> {
         let Some(tenure) = pinned(|pin| table.find(hash, key, pin)) else {
             return not_applicable();
         };
-        let mut state = self.state.lock();
+        let state = self.state.lock();
+        self.publish_found(state, topic, (table, hash, tenure), event)
+    }
+
+    /// Publishes in the key's slot, which a search without a lock has found.
+    #[inline(always)]
+    fn publish_found<'a>(
+        &'a self,
+        mut state: SpinGuard<'a, ShardState<E>>,
+        topic: &TopicInner<E>,
+        (table, hash, tenure): (&CacheTable<E>, u64, SlotTenure),
+        event: &mut Incoming<E>,
+    ) -> FastPath<'a, E> {
         if !state.is_quiet() {
             let tenure = Some(tenure);
             return FastPath::Locked(LockedPublish { state, tenure });
@@ -83,6 +95,42 @@ impl<E: Event> Shard<E> {
             version,
             born,
             swept,
+        }
+    }
+
+    /// What the key's last value is, found without a lock: the condition is user code. A topic
+    /// without a cache has none.
+    #[inline(always)]
+    pub(in crate::bus) fn judge(
+        &self,
+        (hash, key): (u64, &E::Key),
+        may_replace: &impl Fn(&E) -> bool,
+    ) -> Judged {
+        match &self.table {
+            None => Judged::May(Expected::Absent),
+            Some(table) => {
+                table.prefetch(hash);
+                pinned(|pin| table.judge((hash, key), may_replace, pin))
+            }
+        }
+    }
+
+    /// Like [`Self::try_fast_path`], if the key's last value is still the expected one.
+    #[inline(always)]
+    pub(in crate::bus) fn try_fast_path_if(
+        &self,
+        topic: &TopicInner<E>,
+        (hash, event): (u64, &mut Incoming<E>),
+        expected: Expected,
+    ) -> FastPath<'_, E> {
+        let (Some(table), Expected::Version(tenure, _)) = (&self.table, expected) else {
+            return not_applicable();
+        };
+        self.share_early(&mut event.given);
+        let state = self.state.lock();
+        match expected.is(self.live_place(&state, hash, tenure)) {
+            true => self.publish_found(state, topic, (table, hash, tenure), event),
+            false => not_applicable(),
         }
     }
 

@@ -6,8 +6,9 @@ use crate::{
     bus::{
         Event,
         cache::{
-            CacheTable, CacheWriter, CachedChange, EventCopy, Given, Incoming, NextSlots, Pin, Put,
-            SharedEvent, SlotPosition, Stale, Swept, Unread, UnreadChange, pinned,
+            CacheTable, CacheWriter, CachedChange, EventCopy, Expected, Given, Incoming, Judged,
+            NextSlots, Pin, Put, SharedEvent, SlotPosition, Stale, Swept, Unread, UnreadChange,
+            pinned,
         },
         delivery::{Answers, ChangeKind, Item, Items, Lag, Queued, ShardChange, Subscriber},
         index::{ReadChanges, ShardSubscribers, SubscriberLag, shard_subscribers},
@@ -237,6 +238,10 @@ impl<E: Event> Shard<E> {
         let Ok(place) = self.place(&state, hash, known) else {
             return Attempt::Stale;
         };
+        if options.expected.is_some_and(|it| !it.is(place)) {
+            result.is_outdated = true;
+            return Attempt::Unchanged;
+        }
         if topic.has_all_keys() && self.table.is_some() && !place.is_some_and(|it| it.is_live()) {
             state.refused += 1;
             result.refused = true;

@@ -87,6 +87,22 @@ pub struct Published {
 }
 
 /// Why a published event will not expire by itself.
+///
+/// ```
+/// use busyhour::bus::{Event, Topic, TtlError};
+/// use std::time::Duration;
+///
+/// #[derive(Clone)]
+/// struct Binding(u32);
+/// impl Event for Binding {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let bindings = Topic::builder("bindings").cached().build();
+/// let published = bindings.publish_with_ttl(Binding(7), Duration::from_secs(3600));
+/// assert_eq!(published, Err(TtlError::NoTimers));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TtlError {
@@ -192,6 +208,47 @@ impl<E: Event> Topic<E> {
     pub fn publish_async(&self, event: E) -> impl Future<Output = Published> + Send + use<E> {
         let topic = Arc::clone(&self.0);
         async move { topic.publish_async(event).await }
+    }
+
+    /// Publishes the event if the topic has no last value of its key, or one of which
+    /// `may_replace` says that the event may replace it; otherwise `None`. Decision and publish
+    /// are one step: if another thread publishes the key meanwhile, its event is judged. It costs
+    /// one search, where [`get`](Self::get) and then [`publish`](Self::publish) cost two.
+    ///
+    /// `may_replace` may run several times, and replaced events of other keys wait for it to
+    /// return before they are dropped. A topic that is not [cached](TopicBuilder::cached) has no
+    /// last values.
+    ///
+    /// # Panics
+    ///
+    /// If `may_replace` publishes an event of the same key on this topic each time it runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Topic};
+    ///
+    /// #[derive(Clone)]
+    /// struct Reading { sensor: u32, value: i64 }
+    /// impl Event for Reading {
+    ///     type Key = u32;
+    ///     fn key(&self) -> &u32 { &self.sensor }
+    /// }
+    ///
+    /// let changes = Topic::builder("changes").cached().build();
+    /// let offer = |sensor, value| {
+    ///     changes.publish_if(Reading { sensor, value }, |last| last.value != value).is_some()
+    /// };
+    /// assert!(offer(17, 20));
+    /// assert!(!offer(17, 20), "a repetition");
+    /// assert!(offer(17, 21));
+    /// ```
+    #[doc(alias("send_if_modified", "compare and swap", "distinct until changed"))]
+    pub fn publish_if(&self, event: E, may_replace: impl Fn(&E) -> bool) -> Option<Published> {
+        if self.0.is_idle() {
+            return Some(Published::default());
+        }
+        self.0.publish_if(event, &may_replace)
     }
 
     /// Publishes an event on behalf of another node; see

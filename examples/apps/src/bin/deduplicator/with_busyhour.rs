@@ -36,11 +36,8 @@ impl Hub for Changes {
     }
 
     fn offer(&self, reading: Reading) {
-        // If two threads offer the same value of one sensor at once, it may be told twice.
-        let last = self.topic.get(&reading.sensor);
-        if last.is_none_or(|last| last.value != reading.value) {
-            _ = self.topic.publish(reading);
-        }
+        let value = reading.value;
+        _ = self.topic.publish_if(reading, |last| last.value != value);
     }
 
     fn subscribe(&self) -> Waiting {
