@@ -249,6 +249,17 @@ impl Sub for Instant {
 }
 
 /// A point in calendar time, in nanoseconds since 1970-01-01 UTC.
+///
+/// ```
+/// use busyhour::clock::{Clock, UnixTime};
+/// use std::time::Duration;
+///
+/// let begin = UnixTime::from_secs(1_700_000_000);
+/// let clock = Clock::simulated(begin);
+/// clock.as_virtual().unwrap().advance(Duration::from_millis(1_500));
+/// assert_eq!(clock.unix_time() - begin, Duration::from_millis(1_500));
+/// assert_eq!(clock.unix_time().as_secs(), 1_700_000_001);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UnixTime(u64);
 

@@ -3,6 +3,18 @@ use std::{fmt, time::Duration};
 /// What is live in a pool at one moment, to find memory that is not released.
 /// [`BufferPool::dump`](super::BufferPool::dump) creates it; `Display` prints
 /// it.
+///
+/// ```
+/// use busyhour::buffer::BufferPool;
+///
+/// let buffers = BufferPool::builder().build()?;
+/// let parser = buffers.owned_by("parser")?;
+/// let _held = parser.copy_from(b"REGISTER")?;
+/// let dump = buffers.dump();
+/// assert_eq!((dump.owners.len(), dump.oldest.len()), (1, 1));
+/// assert!(dump.to_string().contains("parser"));
+/// # Ok::<(), busyhour::buffer::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dump {
     /// What each owner holds, sorted by bytes, the most first; owners without a
@@ -13,6 +25,16 @@ pub struct Dump {
 }
 
 /// The buffers of one owner.
+///
+/// ```
+/// use busyhour::buffer::BufferPool;
+///
+/// let buffers = BufferPool::builder().build()?;
+/// let _held = buffers.owned_by("parser")?.copy_from(b"REGISTER")?;
+/// let usage = &buffers.dump().owners[0];
+/// assert_eq!((&*usage.owner, usage.live_count), ("parser", 1));
+/// # Ok::<(), busyhour::buffer::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnerUsage {
     /// The name given to [`BufferPool::owned_by`](super::BufferPool::owned_by).
@@ -26,6 +48,17 @@ pub struct OwnerUsage {
 }
 
 /// One live buffer.
+///
+/// ```
+/// use busyhour::buffer::BufferPool;
+///
+/// let buffers = BufferPool::builder().build()?;
+/// let held = buffers.copy_from(b"REGISTER")?;
+/// let live = &buffers.live_buffers()[0];
+/// assert_eq!((live.address, live.len), (held.as_ptr().addr(), 8));
+/// assert_eq!((live.handles, live.pins), (1, 0));
+/// # Ok::<(), busyhour::buffer::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveBuffer {
     /// The address of its first byte.

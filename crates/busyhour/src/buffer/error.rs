@@ -2,6 +2,16 @@ use std::fmt;
 
 /// Why the buffer pool refused a call. A refusal changes nothing except a
 /// counter.
+///
+/// ```
+/// use busyhour::buffer::{BufferPool, Error};
+///
+/// let buffers = BufferPool::builder().build()?;
+/// let elsewhere = [0_u8; 4];
+/// let address = elsewhere.as_ptr().addr();
+/// assert_eq!(buffers.pin(elsewhere.as_ptr()), Err(Error::Foreign { address }));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// The allocation would exceed the budget.

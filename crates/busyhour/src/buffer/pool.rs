@@ -226,6 +226,14 @@ impl BufferPool {
 }
 
 /// Options of a [`BufferPool`].
+///
+/// ```
+/// use busyhour::buffer::BufferPool;
+///
+/// let buffers = BufferPool::builder().budget_bytes(16 << 20).trace_one_in(100).build()?;
+/// assert_eq!(buffers.stats().budget_bytes, 16 << 20);
+/// # Ok::<(), busyhour::buffer::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct BufferPoolBuilder {
     budget_bytes: u64,

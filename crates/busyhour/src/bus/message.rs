@@ -1,6 +1,22 @@
 use super::{Delivery, Event, NodeId};
 
 /// An owned [`Delivery`], which can be kept.
+///
+/// ```
+/// use busyhour::bus::{Event, Message, NodeId};
+///
+/// #[derive(Clone, Debug, PartialEq)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let message = Message::Event(Tick(1), NodeId(3));
+/// assert_eq!(message.origin(), Some(NodeId(3)));
+/// assert_eq!(message.into_event(), Some(Tick(1)));
+/// assert_eq!(Message::<Tick>::Lost(5).into_event(), None);
+/// ```
 #[derive(Debug, Clone)]
 pub enum Message<E: Event> {
     /// An event, replayed from the cache or published, and the node that

@@ -423,6 +423,20 @@ impl<T: fmt::Debug, C> fmt::Debug for Heap<T, C> {
 }
 
 /// What [`Heap::verify`] found: an entry that is out of order or out of reach.
+///
+/// ```
+/// use busyhour::heap::Heap;
+/// use std::cell::Cell;
+///
+/// let first = Cell::new(5);
+/// let mut heap = Heap::ordered_by(|a: &&Cell<i32>, b: &&Cell<i32>| a.get().cmp(&b.get()));
+/// heap.push(&first);
+/// let second = Cell::new(7);
+/// heap.push(&second);
+/// assert_eq!(heap.verify(), Ok(()));
+/// second.set(1); // behind the heap's back: `update` would have moved the entry
+/// assert_eq!(heap.verify().unwrap_err().position, 1);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Violation {
     /// Where in heap order.

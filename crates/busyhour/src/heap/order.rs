@@ -21,10 +21,30 @@ pub trait Order<T> {
 }
 
 /// The least entry on top.
+///
+/// ```
+/// use busyhour::heap::{Heap, Min};
+///
+/// let mut heap: Heap<u32, Min> = Heap::min();
+/// for number in [3, 9, 6] {
+///     heap.push(number);
+/// }
+/// assert_eq!(heap.pop(), Some(3));
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Min;
 
 /// The greatest entry on top.
+///
+/// ```
+/// use busyhour::heap::{Heap, Max};
+///
+/// let mut heap: Heap<u32, Max> = Heap::max();
+/// for number in [3, 9, 6] {
+///     heap.push(number);
+/// }
+/// assert_eq!(heap.pop(), Some(9));
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Max;
 

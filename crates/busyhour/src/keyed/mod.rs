@@ -124,6 +124,17 @@ impl<E: Error + 'static> std::error::Error for KeyedError<E> {
 
 /// A new key was refused: as many as may be are there, and those that are idle
 /// are being removed or could not be found at once.
+///
+/// ```
+/// use busyhour::{keyed::{Keyed, KeyedError, TooManyKeys}, runtime::Runtime};
+///
+/// let runtime = Runtime::simulated(7);
+/// let template = runtime.serializer("room").template().unwrap();
+/// let rooms = Keyed::<u32>::builder(&template, runtime.timers()).max_keys(1).build();
+/// rooms.push(&1, |()| ()).unwrap();
+/// let refused = rooms.push(&2, |()| ()).unwrap_err();
+/// assert_eq!(refused, KeyedError::TooManyKeys(TooManyKeys { max: 1 }));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyKeys {
     /// The limit.

@@ -6,6 +6,13 @@ use super::{
 use crate::{clock::Clock, run_queue::Thresholds};
 
 /// How a push from outside the pool chooses a worker.
+///
+/// ```
+/// use busyhour::pool::{Selector, TaskPool};
+///
+/// let pool = TaskPool::builder().workers(2).selector(Selector::LeastFull).build().unwrap();
+/// assert_eq!(pool.push_wait(|| 6 * 7), Ok(42));
+/// ```
 #[doc(alias = "ast_taskpool_selector")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Selector {
@@ -19,6 +26,13 @@ pub enum Selector {
 }
 
 /// Why a pool could not be built.
+///
+/// ```
+/// use busyhour::pool::{PoolBuildError, TaskPool};
+///
+/// let contradicts_itself = TaskPool::builder().minimum(3).workers(2).maximum(1).build();
+/// assert!(matches!(contradicts_itself, Err(PoolBuildError::WorkerCounts { minimum: 3, .. })));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PoolBuildError {

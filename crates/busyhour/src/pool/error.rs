@@ -96,6 +96,17 @@ impl From<PushError> for WaitError {
 
 /// The serializers of a deadlock, each waiting for the next; the last one waits
 /// for the first.
+///
+/// ```
+/// use busyhour::pool::{TaskPool, WaitError};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let calls = pool.serializer("calls").build().unwrap();
+/// let same = calls.clone();
+/// let inner = calls.push_wait(move || same.push_wait(|| ())).unwrap();
+/// let Err(WaitError::Deadlock(cycle)) = inner else { panic!("{inner:?}") };
+/// assert_eq!(cycle.to_string(), "calls → calls");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cycle(pub(crate) Vec<String>);
 

@@ -32,6 +32,16 @@ pub struct ThreadPoolOptions {
 }
 
 /// A [`TaskPool`] built from [`ThreadPoolOptions`], which it dereferences to.
+///
+/// ```
+/// use busyhour::pool::{TaskPool, ThreadPool, ThreadPoolOptions};
+///
+/// let options = ThreadPoolOptions { initial_size: 1, ..Default::default() };
+/// let pool = ThreadPool::new("old habits", options).unwrap();
+/// assert_eq!(pool.push_wait(|| 6 * 7), Ok(42));
+/// let pool: TaskPool = pool.into();
+/// assert_eq!(pool.stats().worker_count, 1);
+/// ```
 #[derive(Debug, Clone)]
 pub struct ThreadPool(TaskPool);
 

@@ -13,6 +13,24 @@ use crate::{
 
 /// What waits for all workers of a pool together has crossed a watermark; high
 /// and low alternate.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, task::Watermark};
+/// use std::sync::mpsc;
+///
+/// let (sender, alerts) = mpsc::channel();
+/// let pool = TaskPool::builder().workers(1).on_alert(1, 3, move |alert| {
+///     _ = sender.send(alert.mark);
+/// });
+/// let pool = pool.build().unwrap();
+/// let (release, held) = mpsc::channel::<()>();
+/// pool.push(move || _ = held.recv()).unwrap();
+/// for _ in 0..5 {
+///     pool.push(|| ()).unwrap();
+/// }
+/// drop(release);
+/// assert_eq!(alerts.iter().take(2).collect::<Vec<_>>(), [Watermark::High, Watermark::Low]);
+/// ```
 #[doc(alias("ast_taskprocessor_alert_set_levels", "high water mark"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

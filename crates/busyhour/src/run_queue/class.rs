@@ -69,6 +69,17 @@ impl Default for Priority {
 }
 
 /// The priority of a real-time entity, 0 (lowest) to 99 (highest).
+///
+/// ```
+/// use busyhour::run_queue::{Class, QueueEnd, RealTimePriority, RunQueue, SchedState, WorkerId};
+///
+/// assert_eq!(RealTimePriority::new(200), RealTimePriority::MAX);
+/// let mut queue = RunQueue::new(WorkerId::new(0));
+/// let urgent = Class::RealTime(RealTimePriority::new(10));
+/// queue.wake("normal", &mut SchedState::new(Class::default()), QueueEnd::Front);
+/// queue.wake("urgent", &mut SchedState::new(urgent), QueueEnd::Back);
+/// assert_eq!(queue.pick(), Some("urgent"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RealTimePriority(u8);
 

@@ -304,6 +304,17 @@ impl<E> RunQueue<E> {
 
 /// The end of the list at which an entity is queued, which decides between
 /// equals.
+///
+/// ```
+/// use busyhour::run_queue::{Class, QueueEnd, RunQueue, SchedState, WorkerId};
+///
+/// let mut queue = RunQueue::new(WorkerId::new(0));
+/// for (name, end) in [("first", QueueEnd::Back), ("second", QueueEnd::Back), ("urgent", QueueEnd::Front)] {
+///     queue.wake(name, &mut SchedState::new(Class::default()), end);
+/// }
+/// assert_eq!(queue.pick(), Some("urgent"));
+/// assert_eq!(queue.pick(), Some("first"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QueueEnd {
     /// Before all others, as Linux 2.2 queues a task that wakes: the data that
@@ -317,6 +328,18 @@ pub enum QueueEnd {
 
 /// The structure that a queue uses. The order of the entities is the same in
 /// both.
+///
+/// ```
+/// use busyhour::run_queue::{Class, Mode, QueueEnd, RunQueue, SchedState, WorkerId};
+///
+/// let mut queue = RunQueue::new(WorkerId::new(0));
+/// let mut mode_with = Vec::new();
+/// for number in 1..=17 {
+///     queue.wake(number, &mut SchedState::new(Class::default()), QueueEnd::Back);
+///     mode_with.push(queue.mode());
+/// }
+/// assert_eq!((mode_with[15], mode_with[16]), (Mode::Sorted, Mode::Bucketed));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// A sorted ring, for up to 16 entities, or what [`Thresholds`] say.

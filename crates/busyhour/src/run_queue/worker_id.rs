@@ -1,4 +1,11 @@
 /// Identifies a worker: where an entity last ran, and whose epochs it follows.
+///
+/// ```
+/// use busyhour::run_queue::{RunQueue, WorkerId};
+///
+/// let queue = RunQueue::<()>::new(WorkerId::new(3));
+/// assert_eq!(queue.worker().get(), 3);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkerId(u16);
 

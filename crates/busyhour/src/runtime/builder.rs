@@ -12,6 +12,14 @@ use crate::{
 };
 
 /// Why a runtime could not be built.
+///
+/// ```
+/// use busyhour::{pool::PoolBuildError, runtime::{Runtime, RuntimeBuildError}};
+///
+/// let runtime = Runtime::builder().workers(usize::MAX).build();
+/// let Err(RuntimeBuildError::Pool(error)) = runtime else { panic!("a runtime") };
+/// assert!(matches!(error, PoolBuildError::WorkerCounts { .. }));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RuntimeBuildError {

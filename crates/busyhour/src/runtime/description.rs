@@ -8,6 +8,16 @@ use crate::stats::{
 
 /// Everything that a runtime consists of, from [`Runtime::describe`]: as a tree
 /// for people ([`Display`](fmt::Display)), and for programs by serde.
+///
+/// ```
+/// use busyhour::runtime::Runtime;
+///
+/// let runtime = Runtime::simulated(7);
+/// let _calls = runtime.serializer("calls").build().unwrap();
+/// let description = runtime.describe();
+/// assert_eq!(description.serializers[0].name, "calls");
+/// println!("{description}"); // as a tree
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Description {
@@ -36,6 +46,24 @@ pub struct Description {
 }
 
 /// A topic with its subscriptions, those with the longest queue first.
+///
+/// ```
+/// use busyhour::{bus::Event, runtime::Runtime};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let runtime = Runtime::simulated(7);
+/// let ticks = runtime.topic::<Tick>("ticks").build();
+/// let _watch = ticks.subscribe().name("clock").start(|_| ());
+/// let topics = runtime.describe().topics;
+/// let described = topics.iter().find(|topic| topic.stats.name == "ticks").unwrap();
+/// assert_eq!(described.subscriptions[0].name, "clock");
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TopicDescription {

@@ -11,6 +11,15 @@ use crate::{
 };
 
 /// Why a serializer could not be built.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, serializer::SerializerBuildError};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let _calls = pool.serializer("calls").build().unwrap();
+/// let again = pool.serializer("calls").build().unwrap_err();
+/// assert_eq!(again, SerializerBuildError::NameTaken("calls".into()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SerializerBuildError {

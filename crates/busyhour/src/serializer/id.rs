@@ -1,6 +1,15 @@
 use std::{fmt, sync::Arc};
 
 /// Which serializer of a pool has sent an alert.
+///
+/// ```
+/// use busyhour::serializer::SerializerId;
+///
+/// let calls = SerializerId::from("calls");
+/// assert_eq!((calls.number, &*calls.to_string()), (0, "calls"));
+/// let third = SerializerId { name: "device".into(), number: 3 };
+/// assert_eq!(third.to_string(), "device #3");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SerializerId {
     /// The serializer's name, or the name of its

@@ -8,6 +8,22 @@ use crate::task::Watermark;
 
 /// A queue has crossed a watermark; each crossing gives one alert, high and low
 /// alternate.
+///
+/// ```
+/// use busyhour::{clock::Clock, pool::TaskPool, task::Watermark};
+/// use std::sync::mpsc;
+///
+/// let pool = TaskPool::simulated(7, Clock::simulated(Default::default()));
+/// let (sender, alerts) = mpsc::channel();
+/// let calls = pool.serializer("calls").on_alert(1, 3, move |alert| _ = sender.send(alert.clone()));
+/// let calls = calls.build().unwrap();
+/// for _ in 0..3 {
+///     calls.push(|| ()).unwrap();
+/// }
+/// let alert = alerts.try_recv().unwrap();
+/// assert_eq!((alert.mark, alert.queued_len), (Watermark::High, 3));
+/// assert_eq!(alert.serializer.to_string(), "calls");
+/// ```
 #[doc(alias("ast_taskprocessor_alert_set_levels", "high water mark"))]
 #[derive(Debug, Clone)]
 pub struct QueueAlert {

@@ -4,6 +4,20 @@ use super::core::Core;
 use crate::pool::Entity;
 
 /// A guard: while it lives, the serializer starts no tasks.
+///
+/// ```
+/// use busyhour::{clock::Clock, pool::TaskPool};
+///
+/// let pool = TaskPool::simulated(7, Clock::simulated(Default::default()));
+/// let calls = pool.serializer("calls").build().unwrap();
+/// let suspension = calls.suspend();
+/// calls.push(|| ()).unwrap();
+/// while pool.step() {}
+/// assert_eq!(calls.stats().processed, 0);
+/// suspension.resume();
+/// while pool.step() {}
+/// assert_eq!(calls.stats().processed, 1);
+/// ```
 #[must_use = "dropping it resumes the serializer at once"]
 pub struct Suspension(Arc<Core>);
 

@@ -1,4 +1,15 @@
 /// Statistics of the buffer pool: what it holds now and what it has done.
+///
+/// ```
+/// use busyhour::buffer::BufferPool;
+///
+/// let buffers = BufferPool::builder().build()?;
+/// let held = buffers.copy_from(b"REGISTER")?;
+/// assert_eq!((buffers.stats().live_count, buffers.stats().allocated), (1, 1));
+/// drop(held);
+/// assert_eq!(buffers.stats().live_count, 0);
+/// # Ok::<(), busyhour::buffer::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BufferStats {

@@ -1,4 +1,22 @@
 /// One subscription: what it wants, what waits for it, and what it has received.
+///
+/// ```
+/// use busyhour::{bus::{Event, Topic}, clock::Clock, pool::TaskPool};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let pool = TaskPool::simulated(7, Clock::simulated(Default::default()));
+/// let ticks = Topic::builder("ticks").build();
+/// let _slow = ticks.subscribe().name("slow").capacity(8).on(&pool).start(|_| ());
+/// _ = ticks.publish(Tick(1));
+/// let stats = &ticks.subscriptions()[0];
+/// assert_eq!((&*stats.name, stats.capacity, stats.queued_len), ("slow", 8, 1));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SubscriptionStats {
@@ -25,6 +43,21 @@ pub struct SubscriptionStats {
 }
 
 /// What a subscription wants.
+///
+/// ```
+/// use busyhour::{bus::{Event, Topic}, stats::SubscriptionFilter};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let ticks = Topic::<Tick>::builder("ticks").build();
+/// let _one = ticks.subscribe().key(1).start(|_| ());
+/// assert_eq!(ticks.subscriptions()[0].filter, SubscriptionFilter::Key);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -41,6 +74,24 @@ pub enum SubscriptionFilter {
 }
 
 /// Statistics of one topic: what it holds now and what it has done.
+///
+/// ```
+/// use busyhour::bus::{Event, Topic};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let ticks = Topic::builder("ticks").cached().build();
+/// let _watch = ticks.subscribe().start(|_| ());
+/// _ = ticks.publish(Tick(1));
+/// _ = ticks.publish(Tick(1));
+/// let stats = ticks.stats();
+/// assert_eq!((stats.cached_count, stats.published, stats.delivered), (1, 2, 2));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TopicStats {

@@ -1,4 +1,15 @@
 /// Statistics of a table of keys.
+///
+/// ```
+/// use busyhour::{keyed::Keyed, runtime::Runtime};
+///
+/// let runtime = Runtime::simulated(7);
+/// let template = runtime.serializer("room").template().unwrap();
+/// let rooms = Keyed::<u32>::builder(&template, runtime.timers()).max_keys(1).build();
+/// rooms.push(&1, |()| ()).unwrap();
+/// assert!(rooms.push(&2, |()| ()).is_err());
+/// assert_eq!((rooms.stats().key_count, rooms.stats().refused), (1, 1));
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KeyedStats {
@@ -13,6 +24,17 @@ pub struct KeyedStats {
 }
 
 /// A table of keys, for lists.
+///
+/// ```
+/// use busyhour::{keyed::Keyed, runtime::Runtime};
+///
+/// let runtime = Runtime::simulated(7);
+/// let template = runtime.serializer("room").template().unwrap();
+/// let rooms = Keyed::<u32>::builder(&template, runtime.timers()).max_keys(50).build();
+/// rooms.push(&1, |()| ()).unwrap();
+/// let table = &runtime.pool().key_table_stats()[0];
+/// assert_eq!((&*table.name, table.max_keys, table.keys.key_count), ("room", 50, 1));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KeyTableStats {

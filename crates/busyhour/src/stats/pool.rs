@@ -71,6 +71,16 @@ impl WorkerStats {
 /// Statistics of the task pool: what it holds now and what it has done.
 ///
 /// When idle, `pushed = processed + dropped + still waiting`.
+///
+/// ```
+/// use busyhour::{clock::Clock, pool::TaskPool};
+///
+/// let pool = TaskPool::simulated(7, Clock::simulated(Default::default()));
+/// pool.push(|| ()).unwrap();
+/// assert_eq!((pool.stats().queued_len, pool.stats().processed), (1, 0));
+/// while pool.step() {}
+/// assert_eq!((pool.stats().queued_len, pool.stats().processed), (0, 1));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PoolStats {

@@ -1,6 +1,18 @@
 /// Statistics of all serializers of a
 /// [group](crate::serializer::ShutdownGroup::stats) that are alive: a kind of
 /// queue, of which there may be many.
+///
+/// ```
+/// use busyhour::{clock::Clock, pool::TaskPool, serializer::ShutdownGroup};
+///
+/// let pool = TaskPool::simulated(7, Clock::simulated(Default::default()));
+/// let group = ShutdownGroup::new();
+/// let calls = pool.serializer("calls").group(&group).build().unwrap();
+/// let _lines = pool.serializer("lines").group(&group).build().unwrap();
+/// calls.push(|| ()).unwrap();
+/// let stats = group.stats();
+/// assert_eq!((stats.serializer_count, stats.busy_count, stats.queued_len), (2, 1, 1));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SerializerGroupStats {
@@ -26,6 +38,16 @@ pub struct SerializerGroupStats {
 }
 
 /// Statistics of one named serializer: what it holds now and what it has done.
+///
+/// ```
+/// use busyhour::{clock::Clock, pool::TaskPool};
+///
+/// let pool = TaskPool::simulated(7, Clock::simulated(Default::default()));
+/// let calls = pool.serializer("calls").build().unwrap();
+/// calls.push(|| ()).unwrap();
+/// let stats = calls.stats();
+/// assert_eq!((&*stats.name, stats.queued_len, stats.processed), ("calls", 1, 0));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SerializerStats {

@@ -1,4 +1,16 @@
 /// Statistics of the timer service: what it holds now and what it has done.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, timer::Timers};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let timers = Timers::builder().build();
+/// let handle = timers.after(Duration::from_secs(9), &pool, || ());
+/// _ = timers.cancel(&handle);
+/// let stats = timers.stats();
+/// assert_eq!((stats.added, stats.cancelled, stats.pending_count), (1, 1, 0));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TimerStats {
@@ -37,6 +49,18 @@ pub struct TimerStats {
 }
 
 /// Statistics of the timers of one label.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, timer::Timers};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let timers = Timers::builder().build();
+/// timers.timer().label("ping").after(Duration::from_secs(9)).on(&pool).run(|| ()).unwrap();
+/// let labels = timers.stats().labels;
+/// let ping = labels.iter().find(|of| of.label == "ping").unwrap();
+/// assert_eq!((ping.added, ping.pending_count), (1, 1));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TimerLabelStats {

@@ -98,6 +98,14 @@ pub trait Executor: Send + Sync {
 }
 
 /// How a thread that waits for an [`Executor`] should continue.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, task::{Executor, HelpOutcome}};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// // The pool's workers do its work: this thread may sleep.
+/// assert_eq!(pool.assist(), HelpOutcome::Wait);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HelpOutcome {
     /// A task was run on the waiting thread: check again.
@@ -184,6 +192,16 @@ impl fmt::Display for Rejected {
 impl std::error::Error for Rejected {}
 
 /// Why an [`Executor`] did not accept a task.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, task::{Executor, Reason, Task}};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// pool.shutdown(Duration::from_secs(1));
+/// let rejected = pool.execute(Task::new(|| ())).unwrap_err();
+/// assert_eq!(rejected.reason, Reason::ShutDown);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {

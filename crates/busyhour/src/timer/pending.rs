@@ -9,6 +9,18 @@ use std::{sync::Arc, time::Duration, vec};
 /// [`Timers::pending`](super::Timers::pending),
 /// [`Timers::get`](super::Timers::get) and
 /// [`Timers::cancel_where`](super::Timers::cancel_where).
+///
+/// ```
+/// use busyhour::{pool::TaskPool, timer::{PendingPhase, TimerKind, Timers}};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let timers = Timers::builder().build();
+/// let handle = timers.timer().label("retry").after(Duration::from_secs(9)).on(&pool).run(|| ());
+/// let timer = timers.get(&handle.unwrap()).unwrap();
+/// assert_eq!((timer.label, timer.owner), ("retry", None));
+/// assert_eq!((timer.phase, timer.kind), (PendingPhase::Waiting, Some(TimerKind::Once)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PendingTimer {
@@ -32,6 +44,16 @@ pub struct PendingTimer {
 }
 
 /// Where a timer that is not over is on its way.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, timer::{PendingPhase, Timers}};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let timers = Timers::builder().build();
+/// timers.after(Duration::from_secs(9), &pool, || ());
+/// assert!(timers.pending().all(|timer| timer.phase == PendingPhase::Waiting));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PendingPhase {
     /// It waits until it is due.
@@ -43,6 +65,19 @@ pub enum PendingPhase {
 }
 
 /// Whether and how a timer repeats.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, timer::{TimerKind, Timers}};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let timers = Timers::builder().build();
+/// let (once, often) = (Duration::from_secs(9), Duration::from_secs(1));
+/// timers.after(once, &pool, || ());
+/// timers.timer().on(&pool).run_every(often, || ()).unwrap();
+/// let periodic = timers.pending().filter(|timer| timer.kind == Some(TimerKind::Every(often)));
+/// assert_eq!(periodic.count(), 1);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimerKind {
@@ -60,6 +95,20 @@ pub enum TimerKind {
 
 /// The timers of a service that are not over, in no defined order; see
 /// [`Timers::pending`](super::Timers::pending).
+///
+/// ```
+/// use busyhour::{pool::TaskPool, timer::Timers};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let timers = Timers::builder().build();
+/// for owner in 1..=3 {
+///     timers.timer().owner(owner).after(Duration::from_secs(9)).on(&pool).run(|| ()).unwrap();
+/// }
+/// let mut owners: Vec<_> = timers.pending().filter_map(|timer| timer.owner).collect();
+/// owners.sort_unstable();
+/// assert_eq!(owners, [1, 2, 3]);
+/// ```
 #[must_use = "an iterator does nothing until it is advanced"]
 pub struct PendingTimers {
     service: Arc<Service>,

@@ -266,6 +266,20 @@ impl Drop for Sleep {
 }
 
 /// The time limit of [`Timers::timeout`] has passed.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, timer::{Elapsed, Timers}};
+/// use std::{future::pending, time::Duration};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = TaskPool::builder().workers(1).build()?;
+/// let timers = Timers::builder().build();
+/// let _driver = timers.spawn_driver()?;
+/// let never = timers.timeout(Duration::from_millis(1), pending::<()>());
+/// assert_eq!(pool.spawn(never).wait()?, Err(Elapsed));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Elapsed;
 

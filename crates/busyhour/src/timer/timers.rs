@@ -467,6 +467,17 @@ impl TimersBuilder {
 }
 
 /// Why a timer was not added; its callback has been dropped.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, timer::{AddError, Timers}};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let timers = Timers::builder().build();
+/// timers.close();
+/// let late = timers.timer().after(Duration::from_secs(1)).on(&pool);
+/// assert_eq!(late.run(|| ()).unwrap_err(), AddError::Closed);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddError {
@@ -491,6 +502,13 @@ impl fmt::Display for AddError {
 impl std::error::Error for AddError {}
 
 /// Why no driver was started.
+///
+/// ```
+/// use busyhour::{clock::Clock, timer::{DriverError, Timers}};
+///
+/// let timers = Timers::builder().clock(Clock::simulated(Default::default())).build();
+/// assert!(matches!(timers.spawn_driver(), Err(DriverError::VirtualClock)));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DriverError {

@@ -11,6 +11,21 @@ use std::{collections::HashMap, fmt, mem, ops::Deref, sync::Arc};
 /// The node where an event was published.
 ///
 /// Whoever sets up the cluster assigns the numbers; a single node needs none.
+///
+/// ```
+/// use busyhour::bus::{Event, NodeId, Topic};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let ticks = Topic::builder("ticks").cached().build();
+/// _ = ticks.publish_from(NodeId(2), Tick(1));
+/// assert_eq!(ticks.remove_node(NodeId(2)).key_count, 1);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeId(pub u64);
 

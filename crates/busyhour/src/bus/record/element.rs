@@ -2,10 +2,26 @@ use crate::bus::Name;
 
 /// The number of an information element. Senders and receivers of records agree
 /// on its meaning.
+///
+/// ```
+/// use busyhour::bus::{ElementId, Record, Value};
+///
+/// const CALLS: ElementId = ElementId(2);
+/// let record = Record::new(7, "SIP/door").with(CALLS, Value::U32(2));
+/// assert_eq!(record.get(CALLS), Some(&Value::U32(2)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElementId(pub u16);
 
 /// One information element.
+///
+/// ```
+/// use busyhour::bus::{Element, ElementId, Record, Value};
+///
+/// let record = Record::new(7, "SIP/door").with(ElementId(2), Value::U32(5));
+/// let only = Element { id: ElementId(2), value: Value::U32(5) };
+/// assert!(record.iter().eq([&only]));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Element {
     /// Its number, which no other element of the record has.
@@ -15,6 +31,14 @@ pub struct Element {
 }
 
 /// The value of an information element.
+///
+/// ```
+/// use busyhour::bus::Value;
+///
+/// assert!(Value::Flags(0b110).matches(&Value::Flags(0b100)), "all that are wanted are set");
+/// assert!(!Value::U32(6).matches(&Value::U32(4)));
+/// assert!(!Value::U32(6).matches(&Value::Flags(6)), "another type");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A number.

@@ -13,6 +13,15 @@ use crate::bus::Name;
 use std::{fmt, str};
 
 /// The limits for a record from outside.
+///
+/// ```
+/// use busyhour::bus::{DecodeError, Limits, Record};
+///
+/// let bytes = Record::new(7, "SIP/door").encode()?;
+/// let narrow = Limits { record_bytes: 4, ..Limits::default() };
+/// assert_eq!(Record::decode(&bytes, &narrow), Err(DecodeError::TooLarge));
+/// # Ok::<(), DecodeError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Elements per record.
@@ -34,6 +43,15 @@ impl Default for Limits {
 }
 
 /// Why bytes are not a valid record.
+///
+/// ```
+/// use busyhour::bus::{DecodeError, Limits, Record};
+///
+/// let bytes = Record::new(7, "SIP/door").encode()?;
+/// let cut = Record::decode(&bytes[..3], &Limits::default());
+/// assert_eq!(cut, Err(DecodeError::CutOff));
+/// # Ok::<(), DecodeError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecodeError {

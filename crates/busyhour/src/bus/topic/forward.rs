@@ -12,6 +12,26 @@ use std::{
 /// [`Topic::forward_to`].
 ///
 /// Events that were forwarded stay in the cache of the other topic.
+///
+/// ```
+/// use busyhour::bus::{Event, Topic};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let (one, all) = (Topic::builder("one").cached().build(), Topic::builder("all").cached().build());
+/// _ = one.publish(Tick(1));
+/// let forward = one.forward_to(&all)?;
+/// _ = one.publish(Tick(2));
+/// drop(forward);
+/// _ = one.publish(Tick(3));
+/// assert_eq!(all.len(), 2);
+/// # Ok::<(), busyhour::bus::ForwardError>(())
+/// ```
 #[must_use = "dropping it ends the forwarding"]
 pub struct Forward<E: Event> {
     from: Arc<TopicInner<E>>,
@@ -20,6 +40,22 @@ pub struct Forward<E: Event> {
 }
 
 /// Why a topic cannot be forwarded.
+///
+/// ```
+/// use busyhour::bus::{Event, ForwardError, Topic};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let (one, all) = (Topic::<Tick>::builder("one").build(), Topic::builder("all").build());
+/// let _forward = one.forward_to(&all)?;
+/// assert_eq!(all.forward_to(&one).err(), Some(ForwardError::Circle));
+/// # Ok::<(), ForwardError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForwardError {

@@ -9,6 +9,24 @@ use std::ops::AddAssign;
 /// notice. Only for a subscription that
 /// [conflates](crate::bus::SubscriptionBuilder::conflate) does the notice replace
 /// them.
+///
+/// ```
+/// use busyhour::bus::{Event, Topic};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let ticks = Topic::builder("ticks").cached().build();
+/// let _watch = ticks.subscribe().start(|_| ());
+/// _ = ticks.publish(Tick(1));
+/// let removed = ticks.remove(&1);
+/// assert_eq!((removed.key_count, removed.delivered, removed.lost), (1, 1, 0));
+/// assert!(ticks.remove(&1).is_nothing());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a loss is the publisher's to know"]
 pub struct Removed {

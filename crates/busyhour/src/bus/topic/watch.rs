@@ -43,6 +43,24 @@ pub struct Watch<E: Event> {
 
 /// The topic was [closed](Topic::close), or its runtime was shut down: there are
 /// no more changes.
+///
+/// ```
+/// use busyhour::bus::{Event, Topic, WatchClosed};
+///
+/// #[derive(Clone)]
+/// struct Setting(u32);
+/// impl Event for Setting {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let settings = Topic::<Setting>::builder("settings").cached().build();
+/// let mut limit = settings.watch(1);
+/// settings.close();
+/// assert_eq!(limit.changed().await, Err(WatchClosed));
+/// # });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WatchClosed;
 

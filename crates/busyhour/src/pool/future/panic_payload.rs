@@ -7,6 +7,15 @@ use crate::sync::{Mutex, lock};
 ///
 /// Two payloads compare equal whatever they hold, since values of unknown types
 /// cannot be compared.
+///
+/// ```
+/// use busyhour::pool::{JoinError, TaskPool};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let error = pool.spawn(async { panic!("no such call") }).wait().unwrap_err();
+/// let JoinError::Panicked(payload) = error else { panic!("{error:?}") };
+/// assert_eq!(payload.message().as_deref(), Some("no such call"));
+/// ```
 pub struct PanicPayload(
     /// The mutex makes it shareable, which a payload need not be.
     Mutex<Box<dyn Any + Send>>,

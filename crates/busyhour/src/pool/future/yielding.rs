@@ -53,6 +53,14 @@ pub fn yield_now() -> YieldNow {
 }
 
 /// See [`yield_now`].
+///
+/// ```
+/// use busyhour::pool::{TaskPool, YieldNow, yield_now};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let pause: YieldNow = yield_now();
+/// assert_eq!(pool.spawn(pause).wait(), Ok(()));
+/// ```
 #[derive(Debug)]
 #[must_use = "it does nothing unless awaited"]
 pub struct YieldNow {

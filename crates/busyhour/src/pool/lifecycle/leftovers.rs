@@ -5,6 +5,17 @@ use std::sync::Arc;
 use crate::pool::{entity::Entity, queue::WorkBatch, shared::Shared, simulation::SimulatedStep};
 
 /// A serializer whose tasks a shutdown dropped.
+///
+/// ```
+/// use busyhour::{clock::Clock, pool::TaskPool};
+/// use std::time::Duration;
+///
+/// let pool = TaskPool::simulated(7, Clock::simulated(Default::default()));
+/// let calls = pool.serializer("calls").build().unwrap();
+/// calls.push(|| ()).unwrap();
+/// let report = pool.shutdown(Duration::ZERO);
+/// assert_eq!((&*report.left[0].serializer, report.left[0].not_run), ("calls", 1));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
     /// The serializer's name.

@@ -28,6 +28,25 @@ struct Registration {
 }
 
 /// A subscription whose deliveries a shutdown dropped.
+///
+/// ```
+/// use busyhour::{bus::{Event, Topic}, clock::Clock, pool::TaskPool};
+/// use std::time::Duration;
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let pool = TaskPool::simulated(7, Clock::simulated(Default::default()));
+/// let ticks = Topic::builder("ticks").build();
+/// let _slow = ticks.subscribe().name("slow").on(&pool).start(|_| ());
+/// _ = ticks.publish(Tick(1));
+/// let report = pool.shutdown(Duration::ZERO);
+/// assert_eq!((&*report.undelivered[0].subscription, report.undelivered[0].count), ("slow", 1));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undelivered {
     /// The subscription's name; empty if it was given none.
