@@ -5,9 +5,10 @@ usage: [BUSYHOUR=target/release/busyhour] scripts/devices.py [DEVICES] [ROUNDS]
 
 Makes a database with DEVICES registered devices (a million unless told), starts a server on it, and asks what the view asks: the
 very first page, which makes the rows, and a registration meanwhile; the first page in each order, page after page, searches that
-find many, one and none, the filters, each ROUNDS times; and pages while devices register as fast as one client can. Prints how
-long the start took, the median and the longest time of each, how long a registration takes while somebody searches, and the memory
-of the rows. Fails if a page is not what it should be.
+find many, one and none, the filters, each ROUNDS times; and pages while devices register as fast as one client can. Then it starts
+a server on them whose registrations all end at one instant, and registers others meanwhile. Prints how long the starts took, the
+median and the longest time of each, how long a registration takes while somebody searches and while all end, and the memory of
+the rows and of the server. Fails if a page is not what it should be, or if some do not end.
 """
 import json
 import os
@@ -28,6 +29,9 @@ ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
 BUSYHOUR = os.environ.get("BUSYHOUR", "target/release/busyhour")
 # What devices.js asks for at once.
 PAGE = 50
+# Seconds until all registrations end, which a start on them must not need; and how long to look on after that.
+END_IN = 10 + DEVICES // 50_000
+END_TAKES = 5 + DEVICES // 100_000
 AGENTS = ["Yealink SIP-T46U 108.86", "snomD785/10.1", "Grandstream GXP2170 1.0.11", "baresip v3.1 (x86_64/Linux)"]
 
 
@@ -72,6 +76,10 @@ class Server:
     def stop(self):
         self.process.terminate()
         self.process.wait()
+
+    def resident(self):
+        with open(f"/proc/{self.process.pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def stats(self):
         with urllib.request.urlopen(f"http://{self.http}/api/v1/stats", timeout=600) as answer:
@@ -136,6 +144,29 @@ def main():
             measure(server)
         finally:
             server.stop()
+        measure_the_end(folder)
+
+
+def measure_the_end(folder):
+    ends = time.time() + END_IN
+    with sqlite3.connect(f"{folder}/busyhour.db") as database:
+        database.execute("UPDATE lease SET expires_at_ns = ?", (int(ends * 10**9),))
+    server = Server(folder)
+    try:
+        check(time.time() < ends, f"the start took {server.started_in:.1f} s, and they have ended")
+        print(f"ready again after {server.started_in:.1f} s, with {server.resident() >> 20} MiB resident")
+        while time.time() < ends:
+            time.sleep(0.01)
+        times = []
+        while time.time() < ends + END_TAKES:
+            times.append(register(server, 1_000_000 + len(times)))
+        tell(f"a registration while {DEVICES} end, {len(times)} of them", times)
+        print(f"99 of 100 within {sorted(times)[len(times) * 99 // 100]:.1f} ms, 999 of 1,000 within "
+              f"{sorted(times)[len(times) * 999 // 1000]:.1f} ms")
+        left = server.page(search="device")[0]["match_count"]
+        check(left == 0, f"{left} have not ended")
+    finally:
+        server.stop()
 
 
 def measure(server):
