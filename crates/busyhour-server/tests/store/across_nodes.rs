@@ -2,7 +2,10 @@
 
 use crate::{
     cluster::{Node, Site, USERS, aors},
-    support::phone::{Phone, proven},
+    support::{
+        busyhour,
+        phone::{Phone, proven},
+    },
     wait_until,
 };
 use nix::sys::signal::Signal;
@@ -17,6 +20,14 @@ impl Node {
         let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
         let body = serde_json::from_str(body).unwrap_or(Value::Null);
         (status.expect("a status"), body)
+    }
+
+    /// What `busyhour show` says on standard error.
+    fn shown(&self, what: &str) -> String {
+        let mut command = busyhour();
+        command.args(["show", what, "--http", &self.0.http.to_string()]);
+        let output = command.output().expect("it runs");
+        String::from_utf8(output.stderr).expect("text")
     }
 
     fn page(&self, path: &str) -> Value {
@@ -146,6 +157,45 @@ fn a_list_is_of_the_whole_cluster() {
         silent(&page) || page.get("unanswered_nodes").is_none(),
         "{page}"
     );
+    beta.0.signal(Signal::SIGCONT);
+}
+
+/// Whoever asks for a list learns what is missing in it, by HTTP and at the command line.
+#[test]
+fn a_node_that_stands_still_is_named_in_every_list() {
+    let site = Site::new();
+    let nodes = site.three_nodes();
+    registered(&nodes);
+    let [alpha, beta, _] = &nodes;
+    let of_beta = beta.users();
+    beta.0.signal(Signal::SIGSTOP);
+    // All at once, before the lease of beta is over.
+    let lists = ["bindings", "devices", "watchers", "calls", "failures"];
+    std::thread::scope(|scope| {
+        let pages = lists.map(|list| {
+            (
+                list,
+                scope.spawn(move || alpha.page(&format!("/api/v1/{list}"))),
+            )
+        });
+        let shown = scope.spawn(|| alpha.shown("calls"));
+        for (list, page) in pages {
+            let page = page.join().expect("a page");
+            assert_eq!(
+                page["unanswered_nodes"],
+                serde_json::json!(["beta"]),
+                "{list}: {page}"
+            );
+            if let "bindings" | "devices" = list {
+                // What is there is of the other two.
+                let found = texts(&page, list, "aor").into_iter().collect();
+                assert!(of_beta.is_disjoint(&found), "{list}: {page}");
+            }
+        }
+        let shown = shown.join().expect("it ran");
+        let told = "node beta of the cluster gives no answer: what it has is missing";
+        assert!(shown.contains(told), "{shown}");
+    });
     beta.0.signal(Signal::SIGCONT);
 }
 
