@@ -321,7 +321,10 @@ fn any_node_takes_any_request_and_answers_it() {
         users.into_iter().flatten().collect::<BTreeSet<_>>(),
         aors(&USERS)
     );
-    assert!(alpha.0.stat("/cluster/handed_on") > 0);
+    let handed_on = alpha.0.stat("/cluster/handed_on");
+    assert!(handed_on > 0);
+    // Nobody says of a datagram whether it was taken.
+    assert_eq!(alpha.0.stat("/cluster/handed_unconfirmed"), handed_on);
     // A refresh may come to another node.
     for phone in &mut phones {
         phone.server = gamma.0.sip;
@@ -331,6 +334,9 @@ fn any_node_takes_any_request_and_answers_it() {
         assert_eq!(answer.matches("Contact:").count(), 1, "{answer}");
     }
     over_a_connection(beta);
+    for node in &nodes {
+        assert_eq!(node.0.stat("/cluster/handed_lost"), 0);
+    }
     // Watchers at all nodes are told, whoever has the device, and wherever it registers.
     let mut watchers = nodes
         .each_ref()

@@ -56,14 +56,14 @@ impl ClusterNode {
             // Each beat tells the same, a little later.
             tracing::warn!(%error, "announcements of other nodes are not heard");
         }
-        let (subjects, number) = (membership.subjects.clone(), membership.member.node);
+        let (subjects, member) = (membership.subjects.clone(), membership.member);
         let mut membership = membership;
         let own = (membership.member, membership.secret);
         let buffers = runtime.buffers().clone();
         let direct = membership.direct.take();
         let paths = direct.and_then(|way| NodePaths::new(own, way, buffers, clock.clone()));
         let broker = membership.broker.clone();
-        let link = Arc::new(NodeLink::new(broker, paths, subjects, number));
+        let link = Arc::new(NodeLink::new(broker, paths, subjects, member));
         let live = Arc::new(LiveStates::new(
             runtime,
             membership.member,
@@ -227,6 +227,8 @@ impl ClusterNode {
             taken: counters.taken.get(),
             sent_for_others: counters.sent_for_others.get(),
             undelivered: counters.undelivered.get(),
+            handed_unconfirmed: self.link.handed.unconfirmed.get(),
+            handed_lost: self.link.handed.lost.get(),
             notices_waiting: self.link.notices_waiting(),
             nodes_direct: self.link.paths.as_ref().map_or(0, NodePaths::open_count),
             sent_directly: self

@@ -85,6 +85,9 @@ impl Core {
         let link = &cluster.link;
         match told.what {
             NodeVerb::Handle => {
+                if told.number > 0 {
+                    link.handed.heard(told.from, told.number);
+                }
                 let is_taken = self.take_request(told.flow, told.sip);
                 match &message.reply {
                     _ if is_taken => link.counters.taken.increment(),

@@ -18,6 +18,7 @@ mod exchange;
 mod live_exchange;
 mod other_versions;
 pub(super) mod live_states;
+mod handed;
 mod inbox;
 mod direct;
 pub(super) mod node_link;

@@ -2,12 +2,13 @@
 
 use super::{
     direct::node_paths::NodePaths,
+    handed::HandedNumbers,
     node_message::{NodeMessage, NodeVerb},
     node_questions::QuestionCounters,
 };
 use crate::server::stats::counters::Counter;
 use busyhour::clock::Instant;
-use busyhour_cluster::{Broker, BrokerError, NodeNumber, Notices};
+use busyhour_cluster::{Broker, BrokerError, Member, NodeNumber, Notices};
 use busyhour_sip::{Flow, Message};
 use foldhash::quality::FixedState;
 use std::{
@@ -38,6 +39,7 @@ pub(in crate::server) struct NodeLink {
     /// There was a first view.
     knows_nodes: AtomicBool,
     pub(super) counters: LinkCounters,
+    pub(super) handed: HandedNumbers,
     pub(super) questions: Arc<QuestionCounters>,
 }
 
@@ -72,20 +74,21 @@ impl NodeLink {
         broker: Arc<dyn Broker>,
         paths: Option<NodePaths>,
         subjects: String,
-        own: NodeNumber,
+        own: Member,
     ) -> Self {
         Self {
             broker,
             paths,
             subjects,
-            own: own.0,
+            own: own.node.0,
             live: (0..=u16::MAX / 64).map(|_| AtomicU64::new(0)).collect(),
             sent_for: std::array::from_fn(|_| Mutex::default()),
-            hasher: FixedState::with_seed(own.0.into()),
+            hasher: FixedState::with_seed(own.node.0.into()),
             unanswered: Arc::default(),
             knows_nodes: AtomicBool::new(false),
             notices: Mutex::new(Notices::new(own, PATIENCE)),
             counters: LinkCounters::default(),
+            handed: HandedNumbers::of_life(own.epoch),
             questions: Arc::default(),
         }
     }
@@ -140,6 +143,7 @@ impl NodeLink {
             self.live_word(*node)
                 .fetch_or(live_bit(*node), Ordering::Relaxed);
         }
+        self.handed.retain(live);
         gone
     }
 
@@ -205,7 +209,10 @@ impl NodeLink {
         let message = NodeMessage::new(NodeVerb::Handle, self.own, flow).with_sip(request);
         let sent = match taken {
             Some(taken) => self.ask(&self.subject(node), message.bytes(), taken),
-            None => self.send(node, &message),
+            None => {
+                self.handed.unconfirmed.increment();
+                self.send(node, &message.numbered(self.handed.next(node)))
+            }
         };
         if sent.is_ok() {
             self.counters.handed_on.increment();

@@ -13,6 +13,8 @@ pub(super) struct NodeMessage<'b> {
     pub(super) flow: Flow,
     /// Only with [`NodeVerb::Keepalives`].
     pub(super) within_s: u64,
+    /// Of a request that is handed on without an answer: how many the node has handed to this one so. Otherwise 0.
+    pub(super) number: u64,
     /// The SIP message, if there is one.
     pub(super) sip: &'b [u8],
 }
@@ -43,12 +45,17 @@ impl<'b> NodeMessage<'b> {
             from,
             flow,
             within_s: 0,
+            number: 0,
             sip: &[],
         }
     }
 
     pub(super) fn with_sip(self, sip: &'b [u8]) -> Self {
         Self { sip, ..self }
+    }
+
+    pub(super) fn numbered(self, number: u64) -> Self {
+        Self { number, ..self }
     }
 
     pub(super) fn within(self, within: Duration) -> Self {
@@ -63,8 +70,9 @@ impl<'b> NodeMessage<'b> {
             remote, connection, ..
         } = self.flow;
         let (what, local) = (self.what.word(), self.flow.local_text());
-        let (from, within_s) = (self.from, self.within_s);
-        let head = format!("{VERSION} {what} {from} {within_s} {connection} {local} {remote}\n");
+        let (from, within_s, number) = (self.from, self.within_s, self.number);
+        let head =
+            format!("{VERSION} {what} {from} {within_s} {connection} {local} {remote} {number}\n");
         [head.as_bytes(), self.sip].concat()
     }
 
@@ -90,6 +98,8 @@ impl<'b> NodeMessage<'b> {
         let (from, within_s) = (word()?.parse().ok()?, word()?.parse().ok()?);
         let connection = word()?.parse().ok()?;
         let (local, remote) = (word()?, word()?);
+        // Builds before 27 November 2026 say none.
+        let number = word().map_or(Some(0), |number| number.parse().ok())?;
         Some(Self {
             what,
             from,
@@ -98,6 +108,7 @@ impl<'b> NodeMessage<'b> {
                 ..Flow::from_texts(local, remote)?
             },
             within_s,
+            number,
             sip: &rest[1..],
         })
     }
@@ -155,9 +166,16 @@ mod tests {
         for what in NodeVerb::ALL {
             let message = NodeMessage::new(what, 2, flow)
                 .within(Duration::from_secs(90))
+                .numbered(u64::MAX)
                 .with_sip(b"BYE sip:a SIP/2.0\n\r\n\0\xff");
             assert_eq!(NodeMessage::parse(&message.bytes()), Some(message));
         }
+    }
+
+    #[test]
+    fn a_message_without_a_number_has_none() {
+        let read = NodeMessage::parse(b"1 send 1 0 0 1@127.0.0.1:1 127.0.0.1:2\n");
+        assert_eq!(read.map(|read| read.number), Some(0));
     }
 
     #[test]

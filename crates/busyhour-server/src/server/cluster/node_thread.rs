@@ -383,7 +383,7 @@ mod tests {
             subjects: "test".to_owned(),
             on_end: Box::new(|_| ()),
         };
-        let link = NodeLink::new(broker.clone(), None, "test".to_owned(), member.node);
+        let link = NodeLink::new(broker.clone(), None, "test".to_owned(), member);
         let live = LiveStates::new(&runtime, member, broker, "test");
         let inbox = Arc::new(NodeInbox::default());
         let thread = NodeThread::new(

@@ -76,6 +76,11 @@ pub struct ClusterStats {
     /// Messages for flows of other nodes that were lost, since neither NATS nor the other node could be
     /// reached.
     pub undelivered: u64,
+    /// Requests in datagrams that were handed on, of which no node says whether they were taken.
+    pub handed_unconfirmed: u64,
+    /// Such requests of other nodes that did not come here: 4,096 later ones have been said, or their
+    /// node is gone.
+    pub handed_lost: u64,
     /// Nodes that are reached by datagrams, without NATS.
     pub nodes_direct: u64,
     /// Messages that went to other nodes by datagrams.

@@ -1,0 +1,214 @@
+//! Requests that nodes hand to each other without an answer, and those of them that are lost.
+//!
+//! What came in a datagram is handed on without an answer, since its sender sends it again. So that a loss is
+//! counted all the same, each node numbers what it hands to each other one, and the other one
+//! looks which numbers are missing. A message may overtake others, so a number counts as lost only when it
+//! has not come and 4,096 later ones have been said, or when the node that said it is gone. Numbers need no
+//! store: the life of the node is their upper part, and each life begins anew.
+
+use crate::server::stats::counters::Counter;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// The numbers of what this node hands on, and of what is handed to it.
+pub(super) struct HandedNumbers {
+    /// Before the first number of this life.
+    base: u64,
+    /// How many to each node.
+    said: Mutex<HashMap<u16, u64>>,
+    /// What has come of each node.
+    heard: Mutex<HashMap<u16, HeardNumbers>>,
+    /// Requests handed on without an answer.
+    pub(super) unconfirmed: Counter,
+    /// Those of other nodes that did not come here.
+    pub(super) lost: Counter,
+}
+
+/// Which numbers of one node have come.
+struct HeardNumbers {
+    highest: u64,
+    /// Lower ones that may still come.
+    missing: BTreeSet<u64>,
+}
+
+impl HandedNumbers {
+    pub(super) fn of_life(epoch: u64) -> Self {
+        Self {
+            base: epoch << LIFE_SHIFT,
+            said: Mutex::default(),
+            heard: Mutex::default(),
+            unconfirmed: Counter::default(),
+            lost: Counter::default(),
+        }
+    }
+
+    /// The number of the next request for a node.
+    pub(super) fn next(&self, node: u16) -> u64 {
+        let mut said = lock(&self.said);
+        let last = said.entry(node).or_default();
+        *last += 1;
+        self.base | *last
+    }
+
+    /// A request with this number has come from a node.
+    pub(super) fn heard(&self, node: u16, number: u64) {
+        let mut heard = lock(&self.heard);
+        let numbers = heard
+            .entry(node)
+            .or_insert_with(|| HeardNumbers::from(number));
+        self.lost.add(numbers.hear(number));
+    }
+
+    /// Only these nodes live: what others have said and has not come does not come any more.
+    pub(super) fn retain(&self, live: &BTreeSet<u16>) {
+        lock(&self.heard).retain(|node, numbers| {
+            let is_live = live.contains(node);
+            if !is_live {
+                self.lost.add(numbers.missing());
+            }
+            is_live
+        });
+    }
+}
+
+impl HeardNumbers {
+    /// With this one as the first that is known of: a node that began to listen has missed nothing.
+    fn from(number: u64) -> Self {
+        Self {
+            highest: number,
+            missing: BTreeSet::new(),
+        }
+    }
+
+    /// How many are known to be lost now and were not before.
+    fn hear(&mut self, number: u64) -> u64 {
+        let (life, last_life) = (number >> LIFE_SHIFT, self.highest >> LIFE_SHIFT);
+        if life > last_life {
+            let lost = self.missing();
+            *self = Self::from(life << LIFE_SHIFT);
+            return lost + self.hear(number);
+        }
+        if number <= self.highest {
+            self.missing.remove(&number);
+            return 0;
+        }
+        let next = self.highest.saturating_add(1);
+        let awaited = number.saturating_sub(WINDOW).max(next);
+        let mut lost = awaited - next;
+        self.missing.extend(awaited..number);
+        self.highest = number;
+        while self.missing.first().is_some_and(|it| number - it > WINDOW) {
+            self.missing.pop_first();
+            lost += 1;
+        }
+        lost
+    }
+
+    fn missing(&self) -> u64 {
+        self.missing.len() as u64
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// More than a life hands on.
+const LIFE_SHIFT: u32 = 40;
+/// So many numbers may still come after a higher one: a thread may be put off between taking a number and
+/// sending it, while others send.
+const WINDOW: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Beside a count of those that were taken out, whatever overtook what.
+        #[test]
+        fn as_many_are_lost_as_did_not_come(
+            fates in prop::collection::vec((0_u64..20, any::<u64>()), 1..500),
+            first in 1_u64..1_000,
+        ) {
+            let numbers = HandedNumbers::of_life(0);
+            numbers.heard(7, first);
+            let mut waiting = Vec::new();
+            let mut taken_out = 0;
+            for (number, (fate, random)) in (first + 1..).zip(&fates) {
+                match fate {
+                    0 => taken_out += 1,
+                    _ => waiting.push(number),
+                }
+                // It comes before up to ten earlier ones.
+                while waiting.len() > (*random % 10) as usize {
+                    let place = (*random as usize / 10) % waiting.len();
+                    numbers.heard(7, waiting.swap_remove(place));
+                }
+            }
+            for number in waiting {
+                numbers.heard(7, number);
+            }
+            prop_assert!(numbers.lost.get() <= taken_out);
+            // What is missing at the end is lost when the node is gone.
+            let last = first + fates.len() as u64;
+            numbers.heard(7, last + 1);
+            numbers.retain(&BTreeSet::new());
+            prop_assert_eq!(numbers.lost.get(), taken_out);
+        }
+    }
+
+    #[test]
+    fn a_gap_longer_than_the_window_is_lost_at_once_but_for_what_may_still_come() {
+        let numbers = HandedNumbers::of_life(0);
+        numbers.heard(7, 1);
+        numbers.heard(7, 10_001);
+        assert_eq!(numbers.lost.get(), 9_999 - WINDOW);
+        for late in 9_950..10_001 {
+            numbers.heard(7, late);
+        }
+        assert_eq!(numbers.lost.get(), 9_999 - WINDOW, "the others are awaited");
+        numbers.retain(&BTreeSet::from([7]));
+        assert_eq!(numbers.lost.get(), 9_999 - WINDOW);
+        numbers.retain(&BTreeSet::from([8]));
+        assert_eq!(numbers.lost.get(), 9_999 - 51);
+        assert_eq!(
+            (numbers.next(7), numbers.next(7), numbers.next(8)),
+            (1, 2, 1)
+        );
+    }
+
+    #[test]
+    fn a_number_is_lost_when_so_many_later_ones_have_come() {
+        let numbers = HandedNumbers::of_life(0);
+        numbers.heard(7, 1);
+        for number in 3..=2 + WINDOW {
+            numbers.heard(7, number);
+        }
+        assert_eq!(numbers.lost.get(), 0);
+        numbers.heard(7, 3 + WINDOW);
+        assert_eq!(numbers.lost.get(), 1);
+        numbers.heard(7, 2);
+        assert_eq!(numbers.lost.get(), 1, "it comes too late");
+    }
+
+    #[test]
+    fn a_new_life_begins_anew_and_what_the_one_before_has_said_does_not_come_any_more() {
+        let (first, second) = (HandedNumbers::of_life(3), HandedNumbers::of_life(4));
+        let numbers = HandedNumbers::of_life(0);
+        let said = |of: &HandedNumbers| of.next(7);
+        numbers.heard(1, said(&first));
+        let late = said(&first);
+        numbers.heard(1, said(&first));
+        assert_eq!(numbers.lost.get(), 0);
+        let missed = said(&second);
+        numbers.heard(1, said(&second));
+        assert_eq!(numbers.lost.get(), 1, "that of the first life");
+        numbers.heard(1, late);
+        numbers.heard(1, missed);
+        numbers.retain(&BTreeSet::new());
+        assert_eq!(numbers.lost.get(), 1, "all of the second life has come");
+    }
+}
