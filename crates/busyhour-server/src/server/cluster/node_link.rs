@@ -86,7 +86,7 @@ impl NodeLink {
             hasher: FixedState::with_seed(own.node.0.into()),
             unanswered: Arc::default(),
             knows_nodes: AtomicBool::new(false),
-            notices: Mutex::new(Notices::new(own, PATIENCE)),
+            notices: Mutex::new(Notices::new(own.node, PATIENCE)),
             counters: LinkCounters::default(),
             handed: HandedNumbers::of_life(own.epoch),
             questions: Arc::default(),
