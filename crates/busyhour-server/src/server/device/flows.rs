@@ -154,12 +154,13 @@ impl Flows {
         lens.sum()
     }
 
+    /// Whether some flow is probed. One that enters at this moment was heard right before, or is asked later.
+    fn are_probed(&self) -> bool {
+        self.probed_count.load(Ordering::Relaxed) > 0
+    }
+
     /// Notes that something arrived on a flow; returns whether that is news.
     fn heard(&self, flow: &Flow, now: Instant) -> bool {
-        // A flow that enters at this moment was heard right before, or is asked later.
-        if self.probed_count.load(Ordering::Relaxed) == 0 {
-            return false;
-        }
         let mut shard = self.shard(self.hasher.hash_one(flow));
         shard.probes.heard(flow, now)
     }
@@ -231,7 +232,7 @@ impl DeviceContext {
 
     /// A datagram came: the device at the other end is there.
     pub(in crate::server) fn note_life(self: &Arc<Self>, flow: Flow) {
-        if self.flows.heard(&flow, self.clock.now()) {
+        if self.flows.are_probed() && self.flows.heard(&flow, self.clock.now()) {
             self.reach(flow, Reach::Reachable, Told::Present(None));
         }
     }

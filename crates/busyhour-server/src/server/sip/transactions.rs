@@ -140,7 +140,8 @@ impl Transactions {
         header: impl Fn(HeaderName) -> &'t str,
     ) -> TransactionKey {
         let cseq = header(HeaderName::CSeq);
-        let method_at = cseq.rfind([' ', '\t']).map_or(0, |space| space + 1);
+        let space = cseq.bytes().rposition(|byte| matches!(byte, b' ' | b'\t'));
+        let method_at = space.map_or(0, |space| space + 1);
         self.name(source, cseq.split_at(method_at), header)
     }
 
@@ -161,17 +162,19 @@ impl Transactions {
         (number, method): (&str, &str),
         header: impl Fn(HeaderName) -> &'t str,
     ) -> TransactionKey {
-        let [low, high] = self.hashers.each_ref().map(|hasher| {
+        let [via, call_id, from] = NAMING;
+        let texts = [header(via), header(call_id), header(from), number, method];
+        let hash = |hasher: &FixedState| {
             let mut state = hasher.build_hasher();
             source.hash(&mut state);
-            let texts = NAMING.map(&header).into_iter().chain([number, method]);
             for text in texts {
                 state.write(text.as_bytes());
                 state.write_u8(0xff);
             }
             state.finish()
-        });
-        TransactionKey(u128::from(high) << 64 | u128::from(low))
+        };
+        let [low, high] = &self.hashers;
+        TransactionKey(u128::from(hash(high)) << 64 | u128::from(hash(low)))
     }
 
     /// The memory of answers that are kept, and of requests in work.
