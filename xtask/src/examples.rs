@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::{Attribute, Expr, ImplItem, Item, Lit, Meta, TraitItem, Type, Visibility};
 
-use crate::{rules::WITHOUT_EXAMPLE, tidy::Tree};
+use crate::tidy::Tree;
 
-/// Checks that each public type and function has an example, and that the list of those that need
-/// none has no other entry.
+/// Checks that each public type and function has an example.
 pub fn check_examples(tree: &Tree) -> Vec<String> {
     let mut items = PublicItems::default();
     let library = (tree.text.iter())
@@ -17,7 +16,7 @@ pub fn check_examples(tree: &Tree) -> Vec<String> {
             (parsed.items.iter()).for_each(|item| items.add(item, &file.path));
         }
     }
-    items.complain(WITHOUT_EXAMPLE)
+    items.complain()
 }
 
 #[derive(Default)]
@@ -75,22 +74,12 @@ impl PublicItems {
         }
     }
 
-    fn complain(&self, exempt: &[&str]) -> Vec<String> {
-        let is_bare = |name: &&String| !self.with_example.contains(*name);
-        let bare: BTreeSet<&str> = (self.public.keys())
-            .filter(is_bare)
-            .map(String::as_str)
-            .collect();
-        let missing = (bare.iter()).filter(|name| !exempt.contains(name));
-        let missing = missing.map(|name| {
-            let path = &self.public[*name];
+    fn complain(&self) -> Vec<String> {
+        let bare = (self.public.iter()).filter(|(name, _)| !self.with_example.contains(*name));
+        let complaint = |(name, path): (&String, &String)| {
             format!("{path}: `{name}` has no example in its documentation, nor has a method of it")
-        });
-        let stale = (exempt.iter()).filter(|name| !bare.contains(*name));
-        let stale = stale.map(|name| {
-            format!("{RULES}: `{name}` of WITHOUT_EXAMPLE has an example, or does not exist")
-        });
-        missing.chain(stale).collect()
+        };
+        bare.map(complaint).collect()
     }
 }
 
@@ -108,14 +97,13 @@ fn has_example(attributes: &[Attribute]) -> bool {
 }
 
 const LIBRARY: &str = "crates/busyhour/src/";
-const RULES: &str = "xtask/src/rules.rs";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_item_without_an_example_is_named_and_so_is_a_stale_exemption() {
+    fn an_item_without_an_example_is_named() {
         let text = "/// ```\n/// ```\npub struct Shown;\npub struct Bare;\nstruct Hidden;\n\
                     pub struct Used;\nimpl<T> Used { /** ``` ``` */ pub fn f() {} }\n\
                     pub fn bare_too() {}\n";
@@ -124,9 +112,9 @@ mod tests {
         let mut items = PublicItems::default();
         let parsed = syn::parse_file(text).unwrap();
         (parsed.items.iter()).for_each(|item| items.add(item, "one.rs"));
-        let complaints = items.complain(&["bare_too", "Shown"]);
+        let complaints = items.complain();
         assert_eq!(complaints.len(), 2);
-        assert!(complaints[0].contains("`Bare`") && complaints[1].contains("`Shown`"));
+        assert!(complaints[0].contains("`Bare`") && complaints[1].contains("`bare_too`"));
         let found = check_examples(&tree);
         assert!(found.iter().any(|complaint| complaint.contains("`Bare`")));
     }

@@ -573,8 +573,3 @@ pub const FUNCTION_LINES_MEDIAN_MAX: usize = 10;
 pub const fn arrow(module: &'static str, may_use: &'static [&'static str]) -> Arrow {
     Arrow { module, may_use }
 }
-
-/// Public items of the library that need no example of their own: what a call returns, errors with
-/// nothing to be asked, and options that the example of their owner shows. `check_examples` names an
-/// entry that has one meanwhile.
-pub const WITHOUT_EXAMPLE: &[&str] = &[];

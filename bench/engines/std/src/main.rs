@@ -11,7 +11,7 @@ use kit::{
     timers::{self, Locked, Timers},
 };
 
-mod callback_service;
+mod heap_service;
 
 fn main() {
     let args = Args::from_command_line();
@@ -23,7 +23,7 @@ fn main() {
             timers::run_shared(&args, &Locked::<LazyHeap>::default())
         }
         ("btreemap", "timers-shared") => timers::run_shared(&args, &Locked::<Tree>::default()),
-        ("heap-service", "timers-shared") => callback_service::run(&args),
+        ("heap-service", "timers-shared") => heap_service::run(&args),
         (variant, scenario) => refuse(&format!("{variant} does not do {scenario}")),
     }
 }

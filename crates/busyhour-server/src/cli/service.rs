@@ -15,7 +15,9 @@ use crate::{
         DnsClient, HttpSender, Sockets, StreamOptions, StreamPolicy, Streams, Udp, UdpOptions,
         address_problem,
     },
-    server::{DirectWay, NoResolver, PeerConfig, Resolver, Server, ServerConfig, SpanExportConfig},
+    server::{
+        NoResolver, NodeSocket, PeerConfig, Resolver, Server, ServerConfig, SpanExportConfig,
+    },
     web::{
         Access, Archives, ChallengeTexts, Graphs, LocalSocket, PmcdSource, Telephone, Web,
         WebOptions, WebTls, default_socket,
@@ -98,7 +100,7 @@ impl Service {
         let (on, sockets) = (runtime.clone(), network.clone());
         let of_nodes = network.nodes.addresses().first();
         if let (Some(membership), Some(address)) = (&mut membership, of_nodes) {
-            membership.direct = Some(DirectWay {
+            membership.direct = Some(NodeSocket {
                 network: network.nodes.clone(),
                 address: *address,
             });

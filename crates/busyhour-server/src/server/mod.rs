@@ -72,8 +72,8 @@ pub use change::filter::ChangeFilter;
 pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
 pub use cluster::{
-    AddressOwner, ClusterMembership, ClusterNodeView, ClusterStats, DirectWay, NodeLife,
-    NodeQuestion, NodeSilence, OnNodeAnswer, OnNodeQuestion,
+    AddressOwner, ClusterMembership, ClusterNodeView, ClusterStats, NodeLife, NodeQuestion,
+    NodeSilence, NodeSocket, OnNodeAnswer, OnNodeQuestion,
 };
 pub use config::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, MediaConfig, ServerConfig,
@@ -296,7 +296,7 @@ impl Server {
     }
 
     /// Handles a datagram that came to the socket for other nodes
-    /// ([`DirectWay`](ClusterMembership::direct)). Any thread may call this.
+    /// ([`NodeSocket`](ClusterMembership::direct)). Any thread may call this.
     pub fn node_datagram(&self, datagram: &[u8]) {
         self.core.node_datagram(datagram);
     }

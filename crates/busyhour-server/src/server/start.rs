@@ -155,7 +155,7 @@ impl Core {
         core.hear_live_states();
         core.serve_partitions()?;
         core.hear_other_nodes();
-        core.find_direct_ways()?;
+        core.open_direct_paths()?;
         Ok(core)
     }
 

@@ -163,13 +163,13 @@ fn a_list_is_of_the_whole_cluster() {
 /// Whoever asks for a list learns what is missing in it, by HTTP and at the command line.
 #[test]
 fn a_node_that_stands_still_is_named_in_every_list() {
-    let site = Site::new();
+    // Long enough for all lists before the lease of beta is over.
+    let site = Site::with("[cluster]\nlease_seconds = 20\n");
     let nodes = site.three_nodes();
     registered(&nodes);
     let [alpha, beta, _] = &nodes;
     let of_beta = beta.users();
     beta.0.signal(Signal::SIGSTOP);
-    // All at once, before the lease of beta is over.
     let lists = ["bindings", "devices", "watchers", "calls", "failures"];
     std::thread::scope(|scope| {
         let pages = lists.map(|list| {

@@ -8,7 +8,7 @@ mod support;
 mod call_records;
 mod across_nodes;
 mod cluster;
-mod direct_ways;
+mod direct_paths;
 mod followed_settings;
 mod live_states;
 mod mixed_versions;

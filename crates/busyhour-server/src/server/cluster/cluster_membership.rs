@@ -17,7 +17,7 @@ pub struct ClusterMembership {
     /// What all nodes of the cluster know, and nobody else.
     pub secret: [u8; 32],
     /// How other nodes are reached without the broker; `None` if they are not.
-    pub direct: Option<DirectWay>,
+    pub direct: Option<NodeSocket>,
     /// What the subjects of this cluster's messages begin with.
     pub subjects: String,
     /// Told when this life is over against the node's will; the program has to end then.
@@ -33,7 +33,7 @@ impl fmt::Debug for ClusterMembership {
 }
 
 /// The socket for datagrams between nodes.
-pub struct DirectWay {
+pub struct NodeSocket {
     /// Sends them; what comes is given to [`Server::node_datagram`](crate::server::Server::node_datagram).
     pub network: Arc<dyn Network>,
     /// Where other nodes reach this one.

@@ -37,7 +37,7 @@ pub(in crate::server) struct ClusterNode {
 impl ClusterNode {
     /// Begins to renew the lease, and to have partitions.
     pub(in crate::server) fn start(
-        membership: ClusterMembership,
+        mut membership: ClusterMembership,
         runtime: &Runtime,
     ) -> io::Result<Self> {
         let clock = runtime.clock().clone();
@@ -57,11 +57,10 @@ impl ClusterNode {
             tracing::warn!(%error, "announcements of other nodes are not heard");
         }
         let (subjects, member) = (membership.subjects.clone(), membership.member);
-        let mut membership = membership;
-        let own = (membership.member, membership.secret);
-        let buffers = runtime.buffers().clone();
-        let direct = membership.direct.take();
-        let paths = direct.and_then(|way| NodePaths::new(own, way, buffers, clock.clone()));
+        let paths = membership.direct.take().and_then(|socket| {
+            let (own, buffers) = ((member, membership.secret), runtime.buffers().clone());
+            NodePaths::new(own, socket, buffers, clock.clone())
+        });
         let broker = membership.broker.clone();
         let link = Arc::new(NodeLink::new(broker, paths, subjects, member));
         let live = Arc::new(LiveStates::new(
@@ -211,6 +210,7 @@ impl ClusterNode {
         let (nodes, counters) = (self.list(), &self.link.counters);
         let (live, states) = (&self.live.counters, self.live.figures());
         let questions = &self.link.questions;
+        let of_paths = |figure: fn(&NodePaths) -> u64| self.link.paths.as_ref().map_or(0, figure);
         ClusterStats {
             has_lease: self.routes.has_lease(self.clock.now()),
             is_broker_connected: self.link.broker().is_connected(),
@@ -230,14 +230,9 @@ impl ClusterNode {
             handed_unconfirmed: self.link.handed.unconfirmed.get(),
             handed_lost: self.link.handed.lost.get(),
             notices_waiting: self.link.notices_waiting(),
-            nodes_direct: self.link.paths.as_ref().map_or(0, NodePaths::open_count),
-            sent_directly: self
-                .link
-                .paths
-                .as_ref()
-                .map_or(0, |paths| paths.counters.sent.get()),
-            direct_refused: (self.link.paths.as_ref())
-                .map_or(0, |paths| paths.counters.refused.get()),
+            nodes_direct: of_paths(NodePaths::open_count),
+            sent_directly: of_paths(|paths| paths.counters.sent.get()),
+            direct_refused: of_paths(|paths| paths.counters.refused.get()),
             set_aside: self.set_aside.get(),
             http_asked: questions.asked.get(),
             http_unanswered: questions.unanswered.get(),

@@ -34,7 +34,7 @@ impl Core {
     }
 
     /// From now on other nodes are reached directly, where that is possible.
-    pub(in crate::server) fn find_direct_ways(self: &Arc<Self>) -> Result<(), AddError> {
+    pub(in crate::server) fn open_direct_paths(self: &Arc<Self>) -> Result<(), AddError> {
         let Some(link) = self.cluster.as_ref().map(|cluster| &cluster.link) else {
             return Ok(());
         };
@@ -56,7 +56,7 @@ impl Core {
                 link.announce(link.paths.as_ref().and_then(NodePaths::beat));
             }
         };
-        let timer = self.runtime.timers().timer().label("ways to nodes");
+        let timer = self.runtime.timers().timer().label("paths to nodes");
         let timer = timer.on(self.runtime.pool());
         timer.run_every(PROBE_PAUSE, probe).map(drop)
     }

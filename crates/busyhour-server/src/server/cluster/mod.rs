@@ -18,7 +18,7 @@ mod exchange;
 mod live_exchange;
 mod other_versions;
 pub(super) mod live_states;
-mod handed;
+mod numbers;
 mod inbox;
 mod direct;
 pub(super) mod node_link;
@@ -31,6 +31,6 @@ mod cluster_settings;
 mod cluster_membership;
 pub(super) mod view;
 
-pub use cluster_membership::{ClusterMembership, DirectWay};
+pub use cluster_membership::{ClusterMembership, NodeSocket};
 pub use node_questions::{NodeQuestion, NodeSilence, OnNodeAnswer, OnNodeQuestion};
 pub use view::{AddressOwner, ClusterNodeView, ClusterStats, NodeLife};

@@ -2,9 +2,9 @@
 
 use super::{
     direct::node_paths::NodePaths,
-    handed::HandedNumbers,
     node_message::{NodeMessage, NodeVerb},
     node_questions::QuestionCounters,
+    numbers::handed_numbers::HandedNumbers,
 };
 use crate::server::stats::counters::Counter;
 use busyhour::clock::Instant;
@@ -24,7 +24,7 @@ use std::{
 /// Sends messages to other nodes, and remembers for whom requests left over our flows.
 pub(in crate::server) struct NodeLink {
     broker: Arc<dyn Broker>,
-    /// The ways that need no broker.
+    /// The paths that need no broker.
     pub(super) paths: Option<NodePaths>,
     subjects: String,
     own: u16,

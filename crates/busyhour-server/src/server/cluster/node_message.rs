@@ -98,7 +98,7 @@ impl<'b> NodeMessage<'b> {
         let (from, within_s) = (word()?.parse().ok()?, word()?.parse().ok()?);
         let connection = word()?.parse().ok()?;
         let (local, remote) = (word()?, word()?);
-        // Builds before 27 November 2026 say none.
+        // A node of an earlier build says none.
         let number = word().map_or(Some(0), |number| number.parse().ok())?;
         Some(Self {
             what,

@@ -1,5 +1,5 @@
 //! Datagrams from node to node, without NATS: what a telephone sends in a datagram, and would send
-//! again, may take this way. It costs each of two nodes one system call more, where NATS costs four
+//! again, may go so. It costs each of two nodes one system call more, where NATS costs four
 //! changes between threads and a server.
 //!
 //! **Who may send.** All nodes know a secret that the database keeps. Each life of a node has a key
@@ -8,15 +8,14 @@
 //! nonce, and who receives takes each number once. The receiver's number is sealed with the rest:
 //! what was meant for one node is nothing to another.
 //!
-//! **Whether the way is open.** Every half second a node sends each other one a probe, which also
-//! says whether it has heard that one lately. The way to a node is open as long as its probes say
+//! **Whether a path is open.** Every half second a node sends each other one a probe, which also
+//! says whether it has heard that one lately. The path to a node is open as long as its probes say
 //! that it hears us; so a firewall, or a direction that is cut, closes it within two seconds, and
 //! then everything goes over NATS. Addresses are announced over NATS, sealed like the rest.
 //!
 //! **What may get lost** is sent again by who has sent it first, as over any UDP. So only what came
-//! in a datagram, or leaves in one, takes this way, and only if it fits into one packet. What belongs
+//! in a datagram, or leaves in one, goes so, and only if it fits into one packet. What belongs
 //! to connections goes over NATS, in order.
 
 pub(super) mod node_paths;
 mod node_seal;
-mod number_window;

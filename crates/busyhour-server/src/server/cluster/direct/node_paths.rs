@@ -1,10 +1,11 @@
-//! The ways to other nodes, and whether they are open.
+//! The paths to other nodes, and whether they are open.
 
-use super::{
-    node_seal::{NodeSeal, SealedDatagram},
-    number_window::NumberWindow,
+use super::node_seal::{NodeSeal, SealedDatagram};
+use crate::server::{
+    Network,
+    cluster::{cluster_membership::NodeSocket, numbers::number_window::NumberWindow},
+    stats::counters::Counter,
 };
-use crate::server::{Network, cluster::cluster_membership::DirectWay, stats::counters::Counter};
 use busyhour::{
     buffer::BufferPool,
     clock::{Clock, Instant},
@@ -21,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// The ways from this life of a node to all others.
+/// The paths from this life of a node to all others.
 pub(in crate::server::cluster) struct NodePaths {
     own: Member,
     address: SocketAddr,
@@ -37,13 +38,13 @@ pub(in crate::server::cluster) struct NodePaths {
 
 #[derive(Default)]
 pub(in crate::server::cluster) struct PathCounters {
-    /// Messages that went this way.
+    /// Messages that went to other nodes so.
     pub(in crate::server::cluster) sent: Counter,
     /// Datagrams that no living node has sealed for us, or that came twice.
     pub(in crate::server::cluster) refused: Counter,
 }
 
-/// The way to one life of another node.
+/// The path to one life of another node.
 struct PeerPath {
     member: Member,
     address: SocketAddr,
@@ -68,16 +69,16 @@ impl NodePaths {
     /// `None` if there is no key.
     pub(in crate::server::cluster) fn new(
         (own, secret): (Member, [u8; 32]),
-        way: DirectWay,
+        socket: NodeSocket,
         buffers: BufferPool,
         clock: Clock,
     ) -> Option<Self> {
         Some(Self {
             own,
-            address: way.address,
+            address: socket.address,
             seal: NodeSeal::new(&secret, own)?,
             secret,
-            network: way.network,
+            network: socket.network,
             buffers,
             clock,
             peers: RwLock::default(),
@@ -86,7 +87,7 @@ impl NodePaths {
         })
     }
 
-    /// Sends a message to a node if the way is open; `false` if it is not sent.
+    /// Sends a message to a node if the path is open; `false` if it is not sent.
     pub(in crate::server::cluster) fn send(&self, node: u16, message: &[u8]) -> bool {
         if message.len() > MESSAGE_LEN_MAX {
             return false;
@@ -140,7 +141,7 @@ impl NodePaths {
         }
     }
 
-    /// Probes all ways; returns what has to be announced to all nodes, now and then.
+    /// Probes all paths; returns what has to be announced to all nodes, now and then.
     pub(in crate::server::cluster) fn beat(&self) -> Option<Vec<u8>> {
         let now = self.clock.now();
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
@@ -201,7 +202,7 @@ impl NodePaths {
         peers.remove(&node);
     }
 
-    /// To how many nodes the way is open.
+    /// To how many nodes the path is open.
     pub(in crate::server::cluster) fn open_count(&self) -> u64 {
         let now = self.clock.now();
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
@@ -231,9 +232,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often ways are probed.
+/// How often paths are probed.
 pub(in crate::server::cluster) const PROBE_PAUSE: Duration = Duration::from_millis(500);
-/// Without a probe for so long a way is closed.
+/// Without a probe for so long a path is closed.
 const FRESH: Duration = Duration::from_secs(2);
 /// Who has just come to NATS hears of all within three seconds.
 const BEATS_OF_ANNOUNCEMENT: u64 = 6;
@@ -273,14 +274,14 @@ mod tests {
     impl End {
         fn new(runtime: &Runtime, node: u16, epoch: u64) -> Self {
             let wire = Arc::new(Wire::default());
-            let way = DirectWay {
+            let socket = NodeSocket {
                 network: wire.clone(),
                 address: SocketAddr::from(([127, 0, 0, 1], 7000 + node)),
             };
             let node = NodeNumber(node);
             let (buffers, clock) = (runtime.buffers().clone(), runtime.clock().clone());
             let own = (Member { node, epoch }, [5; 32]);
-            let paths = NodePaths::new(own, way, buffers, clock).expect("a key");
+            let paths = NodePaths::new(own, socket, buffers, clock).expect("a key");
             Self { paths, wire }
         }
 
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_open_once_the_other_node_says_that_it_hears_us() {
+    fn a_path_is_open_once_the_other_node_says_that_it_hears_us() {
         let runtime = Runtime::simulated(1);
         let [one, other] = two(&runtime);
         assert!(!one.paths.send(2, b"early"));
@@ -344,7 +345,7 @@ mod tests {
 
     /// What this node sends does not arrive; it hears the other one.
     #[test]
-    fn a_direction_that_is_cut_closes_the_way() {
+    fn a_direction_that_is_cut_closes_the_path() {
         let runtime = Runtime::simulated(1);
         let [one, other] = two(&runtime);
         for is_cut in [false, true] {

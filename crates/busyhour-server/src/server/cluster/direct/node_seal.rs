@@ -1,7 +1,7 @@
 //! How a datagram between nodes is written, so that nobody else can write or read one.
 //!
 //! ```text
-//! version (1) │ node (2) │ epoch (8) │ number (8) │ sealed bytes │ tag (16)
+//! version (1) │ node (2) │ epoch (8) │ number (8) │ sealed: bytes, kind (1) │ tag (16)
 //! ```
 
 use busyhour::buffer::{Buffer, BufferPool};
@@ -59,8 +59,8 @@ impl NodeSeal {
         head[1..11].copy_from_slice(&member_bytes(self.member));
         head[11..].copy_from_slice(&number.to_be_bytes());
         let (inside, tag) = rest.split_at_mut(1 + bytes.len());
-        inside[0] = kind;
-        inside[1..].copy_from_slice(bytes);
+        inside[..bytes.len()].copy_from_slice(bytes);
+        inside[bytes.len()] = kind;
         let sealed = (self.key).seal_in_place_separate_tag(nonce(number), known(head, to), inside);
         tag.copy_from_slice(sealed.ok()?.as_ref());
         Some(datagram.freeze())
@@ -77,7 +77,7 @@ impl NodeSeal {
         .ok()?
         .len();
         bytes.truncate(len);
-        let kind = (!bytes.is_empty()).then(|| bytes.remove(0))?;
+        let kind = bytes.pop()?;
         Some((kind, bytes))
     }
 }

@@ -2,7 +2,7 @@
 
 /// Takes each number once; numbers that are far behind the highest count as taken.
 #[derive(Debug, Default)]
-pub(super) struct NumberWindow {
+pub(in crate::server::cluster) struct NumberWindow {
     /// The highest that has come.
     highest: u64,
     /// A bit for each number that may still come, in a ring.
@@ -11,7 +11,7 @@ pub(super) struct NumberWindow {
 
 impl NumberWindow {
     /// `false` if it has come before, or may have.
-    pub(super) fn take(&mut self, number: u64) -> bool {
+    pub(in crate::server::cluster) fn take(&mut self, number: u64) -> bool {
         if self.highest.saturating_sub(number) >= SPAN {
             return false;
         }

@@ -13,7 +13,7 @@ use std::{
 };
 
 /// The numbers of what this node hands on, and of what is handed to it.
-pub(super) struct HandedNumbers {
+pub(in crate::server::cluster) struct HandedNumbers {
     /// Before the first number of this life.
     base: u64,
     /// How many to each node.
@@ -21,9 +21,9 @@ pub(super) struct HandedNumbers {
     /// What has come of each node.
     heard: Mutex<HashMap<u16, HeardNumbers>>,
     /// Requests handed on without an answer.
-    pub(super) unconfirmed: Counter,
+    pub(in crate::server::cluster) unconfirmed: Counter,
     /// Those of other nodes that did not come here.
-    pub(super) lost: Counter,
+    pub(in crate::server::cluster) lost: Counter,
 }
 
 /// Which numbers of one node have come.
@@ -34,7 +34,7 @@ struct HeardNumbers {
 }
 
 impl HandedNumbers {
-    pub(super) fn of_life(epoch: u64) -> Self {
+    pub(in crate::server::cluster) fn of_life(epoch: u64) -> Self {
         Self {
             base: epoch << LIFE_SHIFT,
             said: Mutex::default(),
@@ -45,7 +45,7 @@ impl HandedNumbers {
     }
 
     /// The number of the next request for a node.
-    pub(super) fn next(&self, node: u16) -> u64 {
+    pub(in crate::server::cluster) fn next(&self, node: u16) -> u64 {
         let mut said = lock(&self.said);
         let last = said.entry(node).or_default();
         *last += 1;
@@ -53,7 +53,7 @@ impl HandedNumbers {
     }
 
     /// A request with this number has come from a node.
-    pub(super) fn heard(&self, node: u16, number: u64) {
+    pub(in crate::server::cluster) fn heard(&self, node: u16, number: u64) {
         let mut heard = lock(&self.heard);
         let numbers = heard
             .entry(node)
@@ -62,7 +62,7 @@ impl HandedNumbers {
     }
 
     /// Only these nodes live: what others have said and has not come does not come any more.
-    pub(super) fn retain(&self, live: &BTreeSet<u16>) {
+    pub(in crate::server::cluster) fn retain(&self, live: &BTreeSet<u16>) {
         lock(&self.heard).retain(|node, numbers| {
             let is_live = live.contains(node);
             if !is_live {
