@@ -435,12 +435,18 @@ impl DeadlineOrder {
         last_ns
     }
 
-    /// Moves what is left of a rung behind the entries of `all`.
-    fn move_all(&mut self, rung: Rung, all: &mut Bucket) {
-        let (listed, mut buckets) = rung.into_parts();
+    /// The buckets of a rung; the memory of its list is kept for the next one.
+    fn take_apart(&mut self, rung: Rung) -> Vec<Bucket> {
+        let (listed, buckets) = rung.into_parts();
         if listed.has_memory() {
             self.spare_list = listed.into_memory();
         }
+        buckets
+    }
+
+    /// Moves what is left of a rung behind the entries of `all`.
+    fn move_all(&mut self, rung: Rung, all: &mut Bucket) {
+        let mut buckets = self.take_apart(rung);
         for bucket in &mut buckets {
             while let Some(block) = bucket.take_block() {
                 all.append(block, &mut self.spare);
@@ -453,10 +459,7 @@ impl DeadlineOrder {
         let Some(rung) = self.rungs.pop() else {
             return false;
         };
-        let (listed, mut buckets) = rung.into_parts();
-        if listed.has_memory() {
-            self.spare_list = listed.into_memory();
-        }
+        let mut buckets = self.take_apart(rung);
         for bucket in &mut buckets {
             while let Some(block) = bucket.take_block() {
                 self.spare.put(block);
