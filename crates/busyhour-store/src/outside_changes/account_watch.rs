@@ -186,9 +186,10 @@ impl Pace {
 }
 
 /// If a check takes long, the next one comes later, so that most of the time is left
-/// for commits.
+/// for commits. But it comes soon: one that had to read everything is followed by those
+/// that read what has changed.
 fn rest_after(took: Duration) -> Duration {
-    LOOK_PERIOD.max(took * 4)
+    LOOK_PERIOD.max((took * 4).min(REST_MAX))
 }
 
 /// Whether the names of everything that was changed between two revisions are kept, if those of
@@ -197,6 +198,9 @@ pub(crate) fn are_names_kept(known: u64, revision: u64, kept: u64) -> bool {
     let gap = revision.checked_sub(known);
     gap.is_some_and(|gap| gap <= kept)
 }
+
+/// Without a look for so long at most, other programs' changes are not seen.
+const REST_MAX: Duration = Duration::from_secs(2);
 
 /// Names of changed accounts that a database keeps, in its count of changes. The
 /// triggers of both databases know the same number.
@@ -210,9 +214,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slow_looks_are_made_seldom() {
+    fn slow_looks_are_made_seldom_but_are_made() {
         assert_eq!(rest_after(Duration::from_millis(3)), LOOK_PERIOD);
-        assert_eq!(rest_after(Duration::from_secs(3)), Duration::from_secs(12));
+        let took = LOOK_PERIOD * 3 / 8;
+        assert_eq!(rest_after(took), took * 4);
+        assert_eq!(rest_after(Duration::from_secs(30)), REST_MAX);
     }
 
     #[test]
