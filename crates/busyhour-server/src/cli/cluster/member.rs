@@ -82,6 +82,7 @@ pub(in crate::cli) fn bind_for_nodes(config: &Config) -> Result<Udp, Failure> {
     };
     let options = UdpOptions {
         protocol: "nodes",
+        receive_buffer_bytes: config.sip.receive_buffer_kib << 10,
         ..UdpOptions::new(listen.into_iter().collect::<Vec<_>>())
     };
     Udp::bind(&options).map_err(Failure::running)

@@ -52,6 +52,13 @@ impl Default for ClusterSettings {
     }
 }
 
+impl NodeListen {
+    /// Whether it is no address that another node could send to.
+    fn is_wildcard(self) -> bool {
+        matches!(self, Self::At(address) if address.ip().is_unspecified())
+    }
+}
+
 impl ClusterSettings {
     /// How to connect to NATS.
     pub fn nats_options(&self) -> NatsOptions {
@@ -117,6 +124,13 @@ impl ClusterSettings {
                 NODE,
                 "cluster.nats_certificate and cluster.nats_key need each other",
             ),
+            (
+                cluster.listen.is_wildcard(),
+                LISTEN,
+                "cluster.listen: a wildcard such as 0.0.0.0 stands for all addresses of this machine, but other \
+                 nodes are told this address and send there, so it has to be one that they reach: write that, \
+                 such as 10.0.0.5:7071, or auto for the one from which this machine reaches NATS",
+            ),
         ];
         let wrong = needs.into_iter().filter(|(is_wrong, ..)| *is_wrong);
         wrong.map(|(_, setting, why)| (setting, why)).collect()
@@ -124,3 +138,30 @@ impl ClusterSettings {
 }
 
 const NODE: &str = "cluster.node";
+const LISTEN: &str = "cluster.listen";
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Config, Overrides};
+
+    #[test]
+    fn an_address_that_nobody_can_send_to_is_refused_with_what_to_write_instead() {
+        let parse = |listen: &str| {
+            let text = format!(
+                "[cluster]\nnode = \"alpha\"\nnats = \"nats://127.0.0.1:4222\"\nlisten = \"{listen}\"\n\
+                 [store]\nurl = \"postgres://db/busyhour\"\n[iax2]\nlisten = \"off\"\n"
+            );
+            Config::parse("f.toml", &text, &Overrides::default())
+        };
+        for wildcard in ["0.0.0.0:7071", "[::]:7071"] {
+            let problems = parse(wildcard).unwrap_err().to_string();
+            assert!(problems.starts_with("f.toml:4:10: "), "{problems}");
+            for words in ["other nodes are told", "such as 10.0.0.5:7071, or auto"] {
+                assert!(problems.contains(words), "{problems}");
+            }
+        }
+        for listen in ["10.0.0.5:7071", "auto", "off"] {
+            assert_eq!(parse(listen).map(drop), Ok(()), "{listen}");
+        }
+    }
+}

@@ -2,7 +2,6 @@
 
 use super::{Allowed, OFF, SettingKey, path_or, put, show_path_or, whole};
 use crate::config::NodeListen;
-use std::net::SocketAddr;
 
 pub(super) const CLUSTER: &[SettingKey] = &[
     SettingKey {
@@ -107,15 +106,12 @@ fn servers_or(word: &str, text: &str) -> Option<Vec<String>> {
     servers.iter().all(|it| is_server(it)).then_some(servers)
 }
 
-/// Other nodes are told the address, so it must be one.
 fn listen_or(text: &str) -> Option<NodeListen> {
     match text {
         AUTO => Some(NodeListen::Auto),
         OFF => Some(NodeListen::Off),
-        text => {
-            let address: SocketAddr = text.parse().ok()?;
-            (!address.ip().is_unspecified()).then_some(NodeListen::At(address))
-        }
+        // Whether others reach it is checked with the rest of the section.
+        text => text.parse().ok().map(NodeListen::At),
     }
 }
 
