@@ -14,7 +14,7 @@ use super::{
     partitions::partition_inbox::PartitionInbox,
     view::{AddressOwner, ClusterNodeView, ClusterStats, LastView},
 };
-use crate::server::stats::counters::Counter;
+use crate::server::{random::random_key, stats::counters::Counter};
 use busyhour::{clock::Clock, runtime::Runtime};
 use busyhour_cluster::{Grant, Life, Member, NodeView, Partition};
 use busyhour_store::{Completion, Refused};
@@ -58,8 +58,10 @@ impl ClusterNode {
         }
         let (subjects, member) = (membership.subjects.clone(), membership.member);
         let paths = membership.direct.take().and_then(|socket| {
-            let (own, buffers) = ((member, membership.secret), runtime.buffers().clone());
-            NodePaths::new(own, socket, buffers, clock.clone())
+            // Without random numbers all goes over NATS.
+            let salt = random_key(runtime).ok()?;
+            let own = (member, membership.secret, salt);
+            NodePaths::new(own, socket, runtime.buffers().clone(), clock.clone())
         });
         let broker = membership.broker.clone();
         let link = Arc::new(NodeLink::new(broker, paths, subjects, member));
@@ -244,6 +246,7 @@ impl ClusterNode {
             resyncs: states.resyncs,
             states_told: states.told,
             states_watched: states.watched,
+            states_awaited: states.unheard,
             states_not_sent: live.not_sent.get(),
             states_not_taken: live.not_taken.get(),
             states_too_large: states.too_large,

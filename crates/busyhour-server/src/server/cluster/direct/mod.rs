@@ -2,11 +2,13 @@
 //! again, may go so. It costs each of two nodes one system call more, where NATS costs four
 //! changes between threads and a server.
 //!
-//! **Who may send.** All nodes know a secret that the database keeps. Each life of a node has a key
-//! of its own, derived from that, with which it seals what it sends (AES-256-GCM); so nobody reads,
-//! changes or invents a datagram who cannot read the database. A number that only rises is the
-//! nonce, and who receives takes each number once. The receiver's number is sealed with the rest:
-//! what was meant for one node is nothing to another.
+//! **Who may send.** All nodes know a secret that the database keeps. Each process has a key of its own,
+//! derived from that, from its node and epoch, and from a random salt that it announces; with it it
+//! seals what it sends (AES-256-GCM). So nobody reads, changes or invents a datagram who cannot read the
+//! database. A number that only rises is the nonce, and who receives takes each number once. The
+//! receiver's number is sealed with the rest: what was meant for one node is nothing to another.
+//! Without the salt a database that fails over to a standby without its last commits could count an
+//! epoch twice, and two processes would use one key with the same nonces.
 //!
 //! **Whether a path is open.** Every half second a node sends each other one a probe, which also
 //! says whether it has heard that one lately. The path to a node is open as long as its probes say

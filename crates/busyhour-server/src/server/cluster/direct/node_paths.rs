@@ -1,6 +1,6 @@
 //! The paths to other nodes, and whether they are open.
 
-use super::node_seal::{NodeSeal, SealedDatagram};
+use super::node_seal::{LIFE_SALT_LEN, LifeSalt, NodeSeal, SealedDatagram};
 use crate::server::{
     Network,
     cluster::{cluster_membership::NodeSocket, numbers::number_window::NumberWindow},
@@ -27,6 +27,7 @@ pub(in crate::server::cluster) struct NodePaths {
     own: Member,
     address: SocketAddr,
     secret: [u8; 32],
+    salt: LifeSalt,
     seal: NodeSeal,
     network: Arc<dyn Network>,
     buffers: BufferPool,
@@ -47,6 +48,7 @@ pub(in crate::server::cluster) struct PathCounters {
 /// The path to one life of another node.
 struct PeerPath {
     member: Member,
+    salt: LifeSalt,
     address: SocketAddr,
     seal: NodeSeal,
     numbers: Mutex<NumberWindow>,
@@ -66,9 +68,9 @@ pub(in crate::server::cluster) enum FromNode {
 }
 
 impl NodePaths {
-    /// `None` if there is no key.
+    /// `salt` is random. `None` if there is no key.
     pub(in crate::server::cluster) fn new(
-        (own, secret): (Member, [u8; 32]),
+        (own, secret, salt): (Member, [u8; 32], LifeSalt),
         socket: NodeSocket,
         buffers: BufferPool,
         clock: Clock,
@@ -76,8 +78,9 @@ impl NodePaths {
         Some(Self {
             own,
             address: socket.address,
-            seal: NodeSeal::new(&secret, own)?,
+            seal: NodeSeal::new(&secret, &salt, own)?,
             secret,
+            salt,
             network: socket.network,
             buffers,
             clock,
@@ -158,25 +161,26 @@ impl NodePaths {
             .then(|| self.announcement())?
     }
 
-    /// Where this node is, for all.
+    /// Where this node is, for all; with the salt in front, by which they open it and all else.
     fn announcement(&self) -> Option<Vec<u8>> {
         let address = self.address.to_string();
         let sealed = (self.seal).seal(FOR_ALL, ADDRESS, address.as_bytes(), &self.buffers)?;
-        Some(sealed.to_vec())
+        Some([&self.salt[..], &sealed[..]].concat())
     }
 
     /// Another node says where it is; returns what has to be announced in turn if it is new here.
     pub(in crate::server::cluster) fn announced(&self, announcement: &[u8]) -> Option<Vec<u8>> {
-        let read = SealedDatagram::read(announcement)?;
+        let (salt, sealed) = announcement.split_first_chunk::<LIFE_SALT_LEN>()?;
+        let read = SealedDatagram::read(sealed)?;
         let (member, node) = (read.sender, read.sender.node.0);
         if node == self.own.node.0 {
             return None;
         }
-        let known = self.peer(node);
-        if known.is_some_and(|known| known.member.epoch >= member.epoch) {
+        let now = self.clock.now();
+        if (self.peer(node)).is_some_and(|known| !known.gives_way_to(member, salt, now)) {
             return None;
         }
-        let seal = NodeSeal::new(&self.secret, member)?;
+        let seal = NodeSeal::new(&self.secret, salt, member)?;
         let (kind, address) = seal.open(&read, FOR_ALL)?;
         let address = std::str::from_utf8(&address).ok()?.parse().ok()?;
         if kind != ADDRESS {
@@ -184,6 +188,7 @@ impl NodePaths {
         }
         let peer = PeerPath {
             member,
+            salt: *salt,
             address,
             seal,
             numbers: Mutex::default(),
@@ -216,6 +221,13 @@ impl NodePaths {
 }
 
 impl PeerPath {
+    /// Whether an announcement is of a later life. A database that has lost its last commits may give
+    /// an epoch twice; the process that had it first is not heard any more then.
+    fn gives_way_to(&self, member: Member, salt: &LifeSalt, now: Instant) -> bool {
+        let is_another = member.epoch == self.member.epoch && *salt != self.salt;
+        member.epoch > self.member.epoch || is_another && !is_fresh(&self.heard, now)
+    }
+
     fn is_open(&self, now: Instant) -> bool {
         is_fresh(&self.hears_us, now)
     }
@@ -273,6 +285,10 @@ mod tests {
 
     impl End {
         fn new(runtime: &Runtime, node: u16, epoch: u64) -> Self {
+            Self::salted(runtime, node, epoch, 0)
+        }
+
+        fn salted(runtime: &Runtime, node: u16, epoch: u64, salt: u8) -> Self {
             let wire = Arc::new(Wire::default());
             let socket = NodeSocket {
                 network: wire.clone(),
@@ -280,7 +296,7 @@ mod tests {
             };
             let node = NodeNumber(node);
             let (buffers, clock) = (runtime.buffers().clone(), runtime.clock().clone());
-            let own = (Member { node, epoch }, [5; 32]);
+            let own = (Member { node, epoch }, [5; 32], [salt; LIFE_SALT_LEN]);
             let paths = NodePaths::new(own, socket, buffers, clock).expect("a key");
             Self { paths, wire }
         }
@@ -384,5 +400,36 @@ mod tests {
                 .announced(&foreign.paths.beat().expect("one"))
                 .is_none()
         );
+    }
+
+    /// The database has forgotten the first of two processes, and gave the second its epoch.
+    #[test]
+    fn a_process_with_a_known_epoch_takes_the_place_of_one_that_is_not_heard_any_more() {
+        let runtime = Runtime::simulated(1);
+        let [one, other] = two(&runtime);
+        other.paths.beat();
+        exchange(&one, &other);
+        let again = End::salted(&runtime, 2, 1, 9);
+        let new = again.paths.beat().expect("an announcement");
+        assert!(one.paths.announced(&new).is_none(), "the first one lives");
+        pass(&runtime, FRESH);
+        let answer = one.paths.announced(&new).expect("it is new");
+        assert!(again.paths.announced(&answer).is_some());
+        // What the first one says now is nothing.
+        other.paths.beat();
+        let late = other.sent();
+        let refused = one.paths.counters.refused.get();
+        assert_eq!(one.paths.receive(&late[0]), FromNode::Nothing);
+        assert_eq!(one.paths.counters.refused.get(), refused + 1);
+        for _ in 0..2 {
+            one.paths.beat();
+            again.paths.beat();
+            exchange(&one, &again);
+            pass(&runtime, PROBE_PAUSE);
+        }
+        assert!(one.paths.send(2, b"hello"));
+        let message = one.sent().pop().expect("it was sent");
+        let heard = again.paths.receive(&message);
+        assert_eq!(heard, FromNode::Message(b"hello".to_vec()));
     }
 }

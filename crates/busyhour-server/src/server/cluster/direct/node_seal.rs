@@ -12,11 +12,15 @@ use ring::{
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Random bytes that a process chooses when it begins. A database that has lost its last commits may
+/// count an epoch twice; this makes a key of each process all the same.
+pub(super) type LifeSalt = [u8; LIFE_SALT_LEN];
+
 /// What one life of a node seals, and others open.
 pub(super) struct NodeSeal {
     member: Member,
     key: LessSafeKey,
-    /// Of its last datagram. Each number is used once, since each life has its own key.
+    /// Of its last datagram. Each number is used once, since each process has its own key.
     last: AtomicU64,
 }
 
@@ -31,10 +35,10 @@ pub(super) struct SealedDatagram<'b> {
 
 impl NodeSeal {
     /// `None` if the system refuses it, which it never does with keys of this length.
-    pub(super) fn new(secret: &[u8; 32], member: Member) -> Option<Self> {
+    pub(super) fn new(secret: &[u8; 32], salt: &LifeSalt, member: Member) -> Option<Self> {
         let name = member_bytes(member);
         let info = [&b"busyhour node datagrams"[..], &name];
-        let pseudo_random = Salt::new(HKDF_SHA256, &[]).extract(secret);
+        let pseudo_random = Salt::new(HKDF_SHA256, salt).extract(secret);
         let key = pseudo_random.expand(&info, &AES_256_GCM).ok()?;
         Some(Self {
             member,
@@ -123,8 +127,11 @@ fn member_bytes(member: Member) -> [u8; 10] {
     bytes
 }
 
-const VERSION: u8 = 1;
+/// Version 1 had keys without the salt.
+const VERSION: u8 = 2;
 const HEAD_LEN: usize = 19;
+/// As long as what the key is made with (RFC 5869 §3.1).
+pub(super) const LIFE_SALT_LEN: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -138,7 +145,28 @@ mod tests {
     }
 
     fn seal(secret: u8, member: Member) -> NodeSeal {
-        NodeSeal::new(&[secret; 32], member).expect("a key")
+        salted(secret, 0, member)
+    }
+
+    fn salted(secret: u8, salt: u8, member: Member) -> NodeSeal {
+        NodeSeal::new(&[secret; 32], &[salt; LIFE_SALT_LEN], member).expect("a key")
+    }
+
+    #[test]
+    fn a_process_with_the_epoch_of_another_one_has_another_key() {
+        let buffers = BufferPool::builder().build().expect("a pool");
+        let seals = [salted(1, 4, member(2, 7)), salted(1, 5, member(2, 7))];
+        let [first, second] = seals
+            .each_ref()
+            .map(|seal| seal.seal(3, 0, &[0; 64], &buffers).expect("room"));
+        let sealed = |datagram: &[u8]| datagram[HEAD_LEN..].to_vec();
+        assert_eq!(first[..HEAD_LEN], second[..HEAD_LEN], "the same nonce");
+        let [one, other] = [&first, &second].map(|it| sealed(it));
+        let alike = one.iter().zip(&other).filter(|(a, b)| a == b).count();
+        assert!(alike < 16, "two streams of one key would be equal");
+        let read = SealedDatagram::read(&second).expect("it is one");
+        assert_eq!(seals[0].open(&read, 3), None);
+        assert!(seals[1].open(&read, 3).is_some());
     }
 
     #[test]
