@@ -5,6 +5,8 @@ use crate::{
     support::phone::Phone,
     wait_until,
 };
+use nix::sys::signal::Signal;
+use std::{thread, time::Duration};
 
 fn registered(node: &Node) -> Vec<Phone> {
     let phone = |user: &&str| {
@@ -74,6 +76,44 @@ fn a_node_that_starts_again_is_reached_directly() {
         node.0
             .wait_for("/cluster/nodes_direct", |reached| reached == 2);
     }
+}
+
+/// A node that stands still reads nothing, so its socket fills up and the kernel drops what comes then.
+#[test]
+fn what_the_kernel_drops_between_nodes_is_counted() {
+    let site = Site::with("[sip]\nreceive_buffer_kib = 64\n[cluster]\nlease_seconds = 10\n");
+    let (alpha, beta) = (site.node("alpha"), site.node("beta"));
+    for node in [&alpha, &beta] {
+        node.wait_until_it_serves(128);
+        node.0
+            .wait_for("/cluster/nodes_direct", |reached| reached == 1);
+    }
+    registered(&alpha);
+    let of_beta = beta.users();
+    let is_its = |user: &&&str| of_beta.contains(&format!("sip:{user}@example.com"));
+    let user = USERS.iter().find(is_its).expect("it has some");
+    let mut phone = Phone::new(&alpha.0, 10, user);
+    let handed = || alpha.0.stat("/cluster/handed_unconfirmed");
+    let before = handed();
+    beta.0.signal(Signal::SIGSTOP);
+    for _ in 0..600 {
+        let request = phone.register_request();
+        phone.send(&request);
+        thread::sleep(Duration::from_micros(500));
+    }
+    // One of these datagrams takes more than a kilobyte of a buffer of 128.
+    wait_until(|| handed() >= before + 200, || handed().to_string());
+    beta.0.signal(Signal::SIGCONT);
+    // What it hears next shows that there is a gap, which is lost for good when alpha is gone.
+    let request = phone.register_request();
+    assert!(phone.ask(&request).starts_with("SIP/2.0 200 "));
+    let all = handed();
+    assert!(alpha.0.stop().success());
+    beta.wait_until_it_serves(256);
+    let heard = beta.0.stat("/cluster/taken") + beta.0.stat("/cluster/not_taken");
+    let lost = beta.0.stat("/cluster/handed_lost");
+    assert!(lost > 0);
+    assert_eq!(lost, all - heard, "{all} were handed on, {heard} came");
 }
 
 #[test]

@@ -5,25 +5,41 @@
 //! looks which numbers are missing. A message may overtake others, so a number counts as lost only when it
 //! has not come and 4,096 later ones have been said, or when the node that said it is gone. Numbers need no
 //! store: the life of the node is their upper part, and each life begins anew.
+//!
+//! Each node has its own counter and its own lock, so threads that hand on to different nodes, or hear
+//! different nodes, do not wait for each other, and to hand on takes no lock at all.
 
 use crate::server::stats::counters::Counter;
 use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
+    array,
+    collections::BTreeSet,
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// The numbers of what this node hands on, and of what is handed to it.
 pub(in crate::server::cluster) struct HandedNumbers {
     /// Before the first number of this life.
     base: u64,
-    /// How many to each node.
-    said: Mutex<HashMap<u16, u64>>,
-    /// What has come of each node.
-    heard: Mutex<HashMap<u16, HeardNumbers>>,
+    /// By the number of the node; a page comes with the first message of one of its nodes.
+    pages: Box<[OnceLock<NodePage>]>,
     /// Requests handed on without an answer.
     pub(in crate::server::cluster) unconfirmed: Counter,
     /// Those of other nodes that did not come here.
     pub(in crate::server::cluster) lost: Counter,
+}
+
+type NodePage = Box<[NumbersOfNode; PAGE_LEN]>;
+
+/// What was handed to one node, and what came from it.
+#[derive(Default)]
+#[repr(align(64))]
+struct NumbersOfNode {
+    said: AtomicU64,
+    /// `None` if nothing has come since it lives.
+    heard: Mutex<Option<HeardNumbers>>,
 }
 
 /// Which numbers of one node have come.
@@ -37,8 +53,7 @@ impl HandedNumbers {
     pub(in crate::server::cluster) fn of_life(epoch: u64) -> Self {
         Self {
             base: epoch << LIFE_SHIFT,
-            said: Mutex::default(),
-            heard: Mutex::default(),
+            pages: (0..PAGE_COUNT).map(|_| OnceLock::new()).collect(),
             unconfirmed: Counter::default(),
             lost: Counter::default(),
         }
@@ -46,30 +61,33 @@ impl HandedNumbers {
 
     /// The number of the next request for a node.
     pub(in crate::server::cluster) fn next(&self, node: u16) -> u64 {
-        let mut said = lock(&self.said);
-        let last = said.entry(node).or_default();
-        *last += 1;
-        self.base | *last
+        let said = &self.of(node).said;
+        self.base | (1 + said.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A request with this number has come from a node.
     pub(in crate::server::cluster) fn heard(&self, node: u16, number: u64) {
-        let mut heard = lock(&self.heard);
-        let numbers = heard
-            .entry(node)
-            .or_insert_with(|| HeardNumbers::from(number));
+        let mut heard = lock(&self.of(node).heard);
+        let numbers = heard.get_or_insert_with(|| HeardNumbers::from(number));
         self.lost.add(numbers.hear(number));
     }
 
     /// Only these nodes live: what others have said and has not come does not come any more.
     pub(in crate::server::cluster) fn retain(&self, live: &BTreeSet<u16>) {
-        lock(&self.heard).retain(|node, numbers| {
-            let is_live = live.contains(node);
-            if !is_live {
-                self.lost.add(numbers.missing());
-            }
-            is_live
-        });
+        let nodes = (self.pages.iter().enumerate())
+            .filter_map(|(index, page)| Some((index * PAGE_LEN, page.get()?)))
+            .flat_map(|(first, page)| (first..).zip(page.iter()));
+        for (_, numbers) in nodes.filter(|(node, _)| !live.contains(&(*node as u16))) {
+            let gone = lock(&numbers.heard).take();
+            self.lost.add(gone.map_or(0, |gone| gone.missing()));
+        }
+    }
+
+    fn of(&self, node: u16) -> &NumbersOfNode {
+        let node = usize::from(node);
+        let page = self.pages[node / PAGE_LEN]
+            .get_or_init(|| Box::new(array::from_fn(|_| NumbersOfNode::default())));
+        &page[node % PAGE_LEN]
     }
 }
 
@@ -115,6 +133,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Nodes whose numbers are together: 4 KiB.
+const PAGE_LEN: usize = 64;
+const PAGE_COUNT: usize = (u16::MAX as usize + 1) / PAGE_LEN;
 /// More than a life hands on.
 const LIFE_SHIFT: u32 = 40;
 /// So many numbers may still come after a higher one: a thread may be put off between taking a number and
@@ -192,6 +213,23 @@ mod tests {
         assert_eq!(numbers.lost.get(), 1);
         numbers.heard(7, 2);
         assert_eq!(numbers.lost.get(), 1, "it comes too late");
+    }
+
+    #[test]
+    fn threads_that_hand_on_to_one_node_share_its_numbers() {
+        let numbers = HandedNumbers::of_life(2);
+        let take = || (0..500).map(|_| numbers.next(900)).collect::<Vec<_>>();
+        let mut all = std::thread::scope(|scope| {
+            let threads = [scope.spawn(take), scope.spawn(take)];
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("it counts"))
+                .collect::<Vec<_>>()
+        });
+        all.sort_unstable();
+        let first = 2 << LIFE_SHIFT;
+        assert!(all.into_iter().eq(first + 1..=first + 1000));
+        assert_eq!(numbers.next(899), first + 1);
     }
 
     #[test]
