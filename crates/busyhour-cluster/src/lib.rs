@@ -27,8 +27,8 @@ pub use action::{Action, Reply, Route};
 pub use assignment::assignment;
 pub use broker::{Answered, Broker, BrokerError, BrokerMessage, Receive};
 pub use live::{
-    Beacon, Entry, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part,
-    PartRequest, Report, SharedAction, SharedStates, Value,
+    Beacon, Entry, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror, LiveOrigin,
+    LiveOutbox, Part, PartRequest, Report, SharedAction, SharedStates, Value,
 };
 pub use member::{Failure, Grant, Member, NodeNumber};
 #[cfg(feature = "nats")]

@@ -6,16 +6,16 @@ mod seeds;
 
 use busyhour::clock::Instant;
 use busyhour_cluster::{
-    Beacon, Entry, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Member,
-    NodeNumber, Part, PartRequest, Tables, Timing, Value,
+    Beacon, Entry, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror, LiveOrigin,
+    LiveOutbox, Member, NodeNumber, Part, PartRequest, Tables, Timing, Value,
 };
 use seeds::{Random, seeds};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The bytes of version 1, as they are sent by every program that has it. While nodes are replaced one
+/// The bytes of version 3, as they are sent by every program that has it. While nodes are replaced one
 /// by one, they hear each other: a later program reads these as they are written here.
 #[test]
-fn messages_of_version_2_are_read_and_written_as_they_ever_were() {
+fn messages_of_version_3_are_read_and_written_as_they_ever_were() {
     let (node, epoch) = (NodeNumber(0x0102), 7);
     let origin = Member { node, epoch };
     let life = "0102".to_owned() + "0000000000000007";
@@ -41,25 +41,34 @@ fn messages_of_version_2_are_read_and_written_as_they_ever_were() {
         is_last: true,
     };
     let ask = |after| LiveMessage::Ask(PartRequest { origin, after });
-    let (nine, twelve, one) = (number(9), number(12), number(1));
+    let changes = LiveChanges {
+        origin,
+        first: 9,
+        changes: vec![(key.clone(), Some(value.clone())), (key.clone(), None)],
+    };
+    let (nine, twelve, one, two) = (number(9), number(12), number(1), number(2));
     for (message, hex) in [
         (
             LiveMessage::Beacon(Beacon { origin, number: 12 }),
-            format!("0262{life}{twelve}"),
+            format!("0362{life}{twelve}"),
         ),
         (
             LiveMessage::Change(change(Some(value.clone()))),
-            format!("0263{life}{nine}{key_hex}01{value_hex}"),
+            format!("0363{life}{nine}{key_hex}01{value_hex}"),
         ),
         (
             LiveMessage::Change(change(None)),
-            format!("0263{life}{nine}{key_hex}00"),
+            format!("0363{life}{nine}{key_hex}00"),
         ),
-        (ask(None), format!("0261{life}00")),
-        (ask(Some(key.clone())), format!("0261{life}01{key_hex}")),
+        (
+            LiveMessage::Changes(changes),
+            format!("036d{life}{nine}{two}{key_hex}01{value_hex}{key_hex}00"),
+        ),
+        (ask(None), format!("0361{life}00")),
+        (ask(Some(key.clone())), format!("0361{life}01{key_hex}")),
         (
             LiveMessage::Part(part),
-            format!("0270{life}00{twelve}01{one}{key_hex}{nine}{value_hex}"),
+            format!("0370{life}00{twelve}01{one}{key_hex}{nine}{value_hex}"),
         ),
     ] {
         let written: String = message
@@ -74,7 +83,7 @@ fn messages_of_version_2_are_read_and_written_as_they_ever_were() {
         );
         // A version that this program does not know is not guessed at.
         let mut later = message.to_bytes();
-        later[0] = 3;
+        later[0] += 1;
         assert_eq!(LiveMessage::from_bytes(&later), None);
     }
 }
@@ -151,6 +160,14 @@ fn a_message_is_read_as_it_was_written_or_not_at_all() {
         }),
         LiveMessage::Change(change),
         LiveMessage::Change(states.remove(b"key").unwrap()),
+        LiveMessage::Changes(LiveChanges {
+            origin,
+            first: 4,
+            changes: vec![
+                (Box::from(*b"key"), Some(Box::from(*b"value"))),
+                (Box::from(*b"other"), None),
+            ],
+        }),
     ];
     for message in messages {
         let bytes = message.to_bytes();
@@ -162,6 +179,62 @@ fn a_message_is_read_as_it_was_written_or_not_at_all() {
         let newer = [&[bytes[0] + 1], &bytes[1..]].concat();
         assert_eq!(LiveMessage::from_bytes(&newer), None);
     }
+}
+
+/// Beside the changes themselves: each is said once, in order, and messages stay small.
+#[test]
+fn what_waits_leaves_together_in_its_order() {
+    let mut states = LiveOrigin::new(member(3, 7));
+    let mut outbox = LiveOutbox::default();
+    assert_eq!(outbox.take(), []);
+    let mut changes: Vec<LiveChange> = (0..5000_u32)
+        .filter_map(|number| states.set(number.to_be_bytes().into(), [7; 20].into()))
+        .collect();
+    // One that was never pushed leaves a gap, as what was said before anybody listened.
+    changes.remove(4000);
+    for change in &changes {
+        outbox.push(change.clone());
+    }
+    assert!(outbox.is_full() && !outbox.is_empty());
+    let messages = outbox.take();
+    assert!(outbox.is_empty() && !outbox.is_full());
+    assert!(messages.len() < 10, "{}", messages.len());
+    let said: Vec<LiveChange> = messages
+        .into_iter()
+        .flat_map(|message| {
+            assert!(message.to_bytes().len() < 33 << 10);
+            match message {
+                LiveMessage::Change(change) => vec![change],
+                LiveMessage::Changes(changes) => changes.into_each().collect(),
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect();
+    assert_eq!(said, changes);
+    outbox.push(changes[0].clone());
+    assert_eq!(outbox.take(), [LiveMessage::Change(changes[0].clone())]);
+}
+
+#[test]
+fn an_origin_that_did_not_listen_is_asked_again_when_it_speaks() {
+    let (origin, now) = (member(3, 7), Instant::from_nanos(0));
+    let mut mirror = LiveMirror::new(NodeNumber(1), Duration::from_secs(1));
+    let beacon = Beacon { origin, number: 0 };
+    let ask = LiveAction::Ask(PartRequest {
+        origin,
+        after: None,
+    });
+    assert_eq!(mirror.on_beacon(now, beacon), [ask.clone()]);
+    assert_eq!(mirror.on_beacon(now, beacon), [], "the answer is awaited");
+    mirror.on_unanswered(member(3, 6));
+    assert_eq!(mirror.on_beacon(now, beacon), [], "another life");
+    mirror.on_unanswered(origin);
+    assert_eq!(mirror.on_beacon(now, beacon), [ask]);
+    assert_eq!(mirror.on_beacon(now, beacon), []);
+    let part = part_of(origin, 0, None, &[]);
+    assert_eq!(mirror.on_part(now, part), []);
+    mirror.on_unanswered(origin);
+    assert_eq!(mirror.on_beacon(now, beacon), [], "nothing is awaited");
 }
 
 #[test]
@@ -178,8 +251,14 @@ fn a_number_that_nobody_counts_to_is_malformed() {
         let beacon = Beacon { origin, number };
         let part = part_of(origin, number, None, &[(b"key", 1)]);
         let entry = part_of(origin, 1, None, &[(b"key", number)]);
+        let changes = LiveChanges {
+            origin,
+            first: number.saturating_sub(1),
+            changes: vec![(change.key.clone(), None), (change.key.clone(), None)],
+        };
         let messages = [
             LiveMessage::Change(change),
+            LiveMessage::Changes(changes),
             LiveMessage::Beacon(beacon),
             LiveMessage::Part(part),
             LiveMessage::Part(entry),
@@ -187,10 +266,10 @@ fn a_number_that_nobody_counts_to_is_malformed() {
         messages.map(|message| LiveMessage::from_bytes(&message.to_bytes()).is_some())
     };
     let last = (1 << 63) - 1;
-    assert_eq!(is_read(last, last), [true; 4]);
-    assert_eq!(is_read(last, last + 1), [false; 4]);
-    assert_eq!(is_read(last + 1, 1), [false; 4]);
-    assert_eq!(is_read(u64::MAX, 1), [false; 4]);
+    assert_eq!(is_read(last, last), [true; 5]);
+    assert_eq!(is_read(last, last + 1), [false; 5]);
+    assert_eq!(is_read(last + 1, 1), [false; 5]);
+    assert_eq!(is_read(u64::MAX, 1), [false; 5]);
 }
 
 /// A mirror searches a part by halves, and asks for what is behind its last key.

@@ -7,8 +7,8 @@ mod seeds;
 
 use busyhour::clock::Instant;
 use busyhour_cluster::{
-    Grant, LiveMessage, Member, NodeNumber, Partition, Report, SharedAction, SharedStates, Tables,
-    Timing, Value,
+    Grant, LiveMessage, LiveOutbox, Member, NodeNumber, Partition, Report, SharedAction,
+    SharedStates, Tables, Timing, Value,
 };
 use seeds::{Random, seeds};
 use std::{
@@ -181,6 +181,8 @@ struct Cluster {
 struct Node {
     member: Member,
     shared: SharedStates,
+    /// What was said and has not left.
+    outbox: LiveOutbox,
     /// With the epochs of its grants.
     speaks_for: BTreeMap<Partition, u64>,
     begun: BTreeSet<Box<str>>,
@@ -473,6 +475,7 @@ impl Cluster {
         let end = self.now + Duration::from_millis(milliseconds);
         while self.now < end {
             self.now = end.min(self.now + Duration::from_millis(20));
+            (0..3).for_each(|node| self.flush(node));
             while let Some(entry) = self.on_way.first_entry()
                 && entry.key().0 <= self.now
             {
@@ -516,13 +519,31 @@ impl Cluster {
         }
     }
 
+    /// What waits leaves, several changes in one message.
+    fn flush(&mut self, node: usize) {
+        for message in self.nodes[node].outbox.take() {
+            self.send_to_others(node, &message);
+        }
+    }
+
+    fn send_to_others(&mut self, node: usize, message: &LiveMessage) {
+        for to in (0..3).filter(|to| *to != node) {
+            self.send(to, || Letter::Said(message.to_bytes()));
+        }
+    }
+
     fn follow(&mut self, node: usize, actions: Vec<SharedAction>) {
         for action in actions {
             match action {
-                SharedAction::Send(message) => {
-                    for to in (0..3).filter(|to| *to != node) {
-                        self.send(to, || Letter::Said(message.to_bytes()));
+                SharedAction::Send(LiveMessage::Change(change)) => {
+                    self.nodes[node].outbox.push(change);
+                    if self.below(3) == 0 {
+                        self.flush(node);
                     }
+                }
+                SharedAction::Send(message) => {
+                    self.flush(node);
+                    self.send_to_others(node, &message);
                 }
                 SharedAction::Ask(request) => {
                     let to = usize::from(request.origin.node.0) - 1;
@@ -590,6 +611,7 @@ impl Node {
         Self {
             member,
             shared: SharedStates::new(member, Duration::from_millis(300)),
+            outbox: LiveOutbox::default(),
             speaks_for: BTreeMap::new(),
             begun: BTreeSet::new(),
             wants: BTreeSet::new(),

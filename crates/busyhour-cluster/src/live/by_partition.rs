@@ -13,13 +13,9 @@ impl<T> ByPartition<T> {
         Self((0..PARTITION_COUNT).map(|_| BTreeMap::new()).collect())
     }
 
-    /// All devices of the partition of this one.
-    pub(super) fn beside(&mut self, aor: &str) -> &mut BTreeMap<Box<str>, T> {
-        &mut self.0[Partition::of(aor).index()]
-    }
-
-    pub(super) fn contains(&self, aor: &str) -> bool {
-        self.of(Partition::of(aor)).contains_key(aor)
+    /// All devices of a partition, to be changed.
+    pub(super) fn within(&mut self, partition: Partition) -> &mut BTreeMap<Box<str>, T> {
+        &mut self.0[partition.index()]
     }
 
     pub(super) fn of(&self, partition: Partition) -> &BTreeMap<Box<str>, T> {

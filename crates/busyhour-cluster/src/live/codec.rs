@@ -1,6 +1,6 @@
 //! Messages as bytes: a version, a kind, and the fields in order, with numbers in network byte order.
 
-use super::{Beacon, Entry, LiveChange, Part, PartRequest};
+use super::{Beacon, Entry, LiveChange, LiveChanges, Part, PartRequest};
 use crate::{Member, NodeNumber};
 
 /// A message of live states, as it goes over the network.
@@ -8,6 +8,8 @@ use crate::{Member, NodeNumber};
 pub enum LiveMessage {
     /// To all nodes.
     Change(LiveChange),
+    /// To all nodes.
+    Changes(LiveChanges),
     /// To all nodes.
     Beacon(Beacon),
     /// To its origin, as a request.
@@ -21,6 +23,7 @@ impl LiveMessage {
     pub fn origin(&self) -> Member {
         match self {
             Self::Change(change) => change.origin,
+            Self::Changes(changes) => changes.origin,
             Self::Beacon(beacon) => beacon.origin,
             Self::Ask(request) => request.origin,
             Self::Part(part) => part.origin,
@@ -38,6 +41,7 @@ impl LiveMessage {
                 put_bytes(&mut bytes, &change.key);
                 put_optional(&mut bytes, change.value.as_deref());
             }
+            Self::Changes(changes) => put_changes(&mut bytes, changes),
             Self::Beacon(beacon) => {
                 bytes.push(b'b');
                 put_member(&mut bytes, beacon.origin);
@@ -67,7 +71,7 @@ impl LiveMessage {
     }
 
     /// Reads a message; `None` if it is malformed, or of a version that this program does not
-    /// know. A number from 2^63 up is malformed, and so is a [`Part`] whose keys do not rise from
+    /// know. A number from 2^63 up is malformed, and so are no changes, a [`Part`] whose keys do not rise from
     /// the one that was asked for, or which is empty and not the last: a mirror would count beyond
     /// its numbers, or ask for the same part for ever.
     ///
@@ -83,6 +87,17 @@ impl LiveMessage {
         let mut reader = Reader(bytes);
         let message = reader.message()?;
         reader.0.is_empty().then_some(message)
+    }
+}
+
+fn put_changes(bytes: &mut Vec<u8>, changes: &LiveChanges) {
+    bytes.push(b'm');
+    put_member(bytes, changes.origin);
+    put_number(bytes, changes.first);
+    put_number(bytes, changes.changes.len() as u64);
+    for (key, value) in &changes.changes {
+        put_bytes(bytes, key);
+        put_optional(bytes, value.as_deref());
     }
 }
 
@@ -149,6 +164,7 @@ impl Reader<'_> {
                 key: self.bytes()?,
                 value: self.optional()?,
             }),
+            b'm' => LiveMessage::Changes(self.changes(origin)?),
             b'b' => LiveMessage::Beacon(Beacon {
                 origin,
                 number: self.number()?,
@@ -159,6 +175,23 @@ impl Reader<'_> {
             }),
             b'p' => LiveMessage::Part(self.part(origin)?),
             _ => return None,
+        })
+    }
+
+    /// At least one, with numbers that can be counted on.
+    fn changes(&mut self, origin: Member) -> Option<LiveChanges> {
+        let (first, count) = (self.number()?, self.number()?);
+        if count == 0 || first + count > NUMBER_END {
+            return None;
+        }
+        let mut changes = Vec::new();
+        for _ in 0..count {
+            changes.push((self.bytes()?, self.optional()?));
+        }
+        Some(LiveChanges {
+            origin,
+            first,
+            changes,
         })
     }
 
@@ -227,5 +260,5 @@ impl Reader<'_> {
 const NUMBER_END: u64 = 1 << 63;
 
 /// Raised when an older program could not read a message as it should be read: what a key or a value
-/// is counts, too. Version 1 had keys without the partition.
-const VERSION: u8 = 2;
+/// is counts, too. Version 1 had keys without the partition, version 2 no messages of several changes.
+const VERSION: u8 = 3;

@@ -21,6 +21,35 @@ pub struct LiveChange {
     pub value: Option<Value>,
 }
 
+/// States that have changed one after the other, in one message.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LiveChanges {
+    /// Where.
+    pub origin: Member,
+    /// The number of the first; each further one has the next number.
+    pub first: u64,
+    /// What each is of, and the new state, or `None` if there is none any more. There is at least one.
+    pub changes: Vec<(Key, Option<Value>)>,
+}
+
+impl LiveChanges {
+    /// Each as a change of its own.
+    pub fn into_each(self) -> impl Iterator<Item = LiveChange> {
+        let Self {
+            origin,
+            first,
+            changes,
+        } = self;
+        let each = move |(number, (key, value))| LiveChange {
+            origin,
+            number,
+            key,
+            value,
+        };
+        (first..).zip(changes).map(each)
+    }
+}
+
 /// How many changes an origin has made; sent from time to time, so that the loss of the last one
 /// is noticed, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

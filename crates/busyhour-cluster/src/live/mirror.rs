@@ -1,6 +1,6 @@
 //! The states of other nodes, as this node has them.
 
-use super::{Beacon, Key, LiveChange, Part, PartRequest, Value};
+use super::{Beacon, Key, LiveChange, LiveChanges, Part, PartRequest, Value};
 use crate::{Life, Member, NodeNumber, View};
 use busyhour::clock::Instant;
 use std::{collections::BTreeMap, ops::Bound, time::Duration};
@@ -52,6 +52,8 @@ struct Held {
 struct Sync {
     after: Option<Key>,
     asked_at: Instant,
+    /// The origin did not listen then. It is asked again when it speaks.
+    is_unanswered: bool,
     /// Parts that were read before the change of this number are too old.
     required: u64,
     /// Something was missed after it had begun.
@@ -153,6 +155,13 @@ impl LiveMirror {
         actions
     }
 
+    /// A node has said that states have changed.
+    pub fn on_changes(&mut self, now: Instant, changes: LiveChanges) -> Vec<LiveAction> {
+        let each = changes.into_each();
+        each.flat_map(|change| self.on_change(now, change))
+            .collect()
+    }
+
     /// A node has said how many changes it has made.
     pub fn on_beacon(&mut self, now: Instant, beacon: Beacon) -> Vec<LiveAction> {
         let mut actions = Vec::new();
@@ -160,6 +169,10 @@ impl LiveMirror {
             return actions;
         };
         let has_missed = origin.expect(beacon.number + 1, beacon.number + 1);
+        let unanswered = origin.sync.as_ref().filter(|sync| sync.is_unanswered);
+        if unanswered.is_some() {
+            actions.extend(origin.ask(now));
+        }
         self.resync_if(has_missed, now, beacon.origin, &mut actions);
         actions
     }
@@ -169,6 +182,15 @@ impl LiveMirror {
         match self.origins.get_mut(&part.origin.node) {
             Some(origin) if origin.member == part.origin => origin.on_part(now, part),
             _ => Vec::new(),
+        }
+    }
+
+    /// An origin did not listen when it was asked.
+    pub fn on_unanswered(&mut self, member: Member) {
+        let origin = self.origins.get_mut(&member.node);
+        let origin = origin.filter(|origin| origin.member == member);
+        if let Some(sync) = origin.and_then(|origin| origin.sync.as_mut()) {
+            sync.is_unanswered = true;
         }
     }
 
@@ -267,6 +289,7 @@ impl Origin {
         self.sync = Some(Sync {
             after: None,
             asked_at: now,
+            is_unanswered: false,
             required: self.next,
             must_repeat: false,
         });
@@ -290,7 +313,7 @@ impl Origin {
     /// Asks for the part that is awaited.
     fn ask(&mut self, now: Instant) -> Option<LiveAction> {
         let sync = self.sync.as_mut()?;
-        sync.asked_at = now;
+        (sync.asked_at, sync.is_unanswered) = (now, false);
         Some(LiveAction::Ask(PartRequest {
             origin: self.member,
             after: sync.after.clone(),
@@ -327,11 +350,13 @@ impl Origin {
             self.next = self.next.max(part.at + 1);
         }
         let last = part.entries.last().map(|entry| entry.key.clone());
-        let mut actions = self.remove_missing(&part);
+        let mut states = self.remove_missing(&part);
         for entry in part.entries {
-            actions.extend(self.apply(entry.key, entry.number, Some(entry.value)));
+            states.extend(self.apply(entry.key, entry.number, Some(entry.value)));
         }
-        actions.extend(self.go_on_with_sync(now, last, part.is_last));
+        // The next part is on its way while what follows from this one is done.
+        let mut actions = Vec::from_iter(self.go_on_with_sync(now, last, part.is_last));
+        actions.append(&mut states);
         actions
     }
 
@@ -354,25 +379,27 @@ impl Origin {
         None
     }
 
-    /// What the part should have and does not was removed, if we do not know better.
+    /// What the part should have and does not was removed, if we do not know better. Only the states
+    /// between the part's ends are looked at, or a sync would cost the square of all.
     fn remove_missing(&mut self, part: &Part) -> Vec<LiveAction> {
-        let end = part
-            .entries
-            .last()
-            .map(|entry| &entry.key)
-            .filter(|_| !part.is_last);
-        let is_within = |key: &Key| {
-            part.after.as_ref().is_none_or(|after| key > after) && end.is_none_or(|end| key <= end)
-        };
+        let after = part.after.as_deref();
+        let last = part.entries.last().map(|entry| &*entry.key);
+        let last = last.filter(|_| !part.is_last);
+        if after.is_some() && last.is_some() && after >= last {
+            return Vec::new();
+        }
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let until = last.map_or(Bound::Unbounded, Bound::Included);
         let is_there = |key: &Key| {
             part.entries
                 .binary_search_by(|entry| entry.key.cmp(key))
                 .is_ok()
         };
         let is_missing = |(key, held): &(&Key, &Held)| {
-            held.value.is_some() && held.number <= part.at && is_within(key) && !is_there(key)
+            held.value.is_some() && held.number <= part.at && !is_there(key)
         };
-        let missing: Vec<Key> = (self.states.iter().filter(is_missing))
+        let within = self.states.range::<[u8], _>((from, until));
+        let missing: Vec<Key> = (within.filter(is_missing))
             .map(|(key, _)| key.clone())
             .collect();
         let removed = missing.into_iter().filter_map(|key| {

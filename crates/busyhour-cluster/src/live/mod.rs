@@ -4,12 +4,14 @@
 mod message;
 mod codec;
 mod origin;
+mod outbox;
 mod mirror;
 mod by_partition;
 mod shared;
 
 pub use codec::LiveMessage;
-pub use message::{Beacon, Entry, Key, LiveChange, Part, PartRequest, Value};
+pub use message::{Beacon, Entry, Key, LiveChange, LiveChanges, Part, PartRequest, Value};
 pub use mirror::{LiveAction, LiveMirror};
 pub use origin::LiveOrigin;
+pub use outbox::LiveOutbox;
 pub use shared::{Report, SharedAction, SharedStates};

@@ -6,7 +6,7 @@ use super::{
     Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part, PartRequest, Value,
     by_partition::ByPartition,
 };
-use crate::{Grant, Member, NodeNumber, Partition, View};
+use crate::{Grant, Member, NodeNumber, PARTITION_COUNT, Partition, View};
 use busyhour::clock::Instant;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,8 +22,10 @@ pub struct SharedStates {
     mirror: LiveMirror,
     /// The epochs of the partitions for which this node speaks.
     grants: BTreeMap<Partition, u64>,
-    /// What is watched here, whoever has it, with the epoch of the owner heard last.
+    /// What is watched here, whoever has it, with the epoch of the owner heard last; 0 before.
     watched: ByPartition<u64>,
+    /// How many of each partition have 0.
+    unheard: Box<[usize]>,
     /// The nodes that watch a device.
     wanted: ByPartition<BTreeSet<NodeNumber>>,
 }
@@ -76,6 +78,7 @@ impl SharedStates {
             mirror: LiveMirror::new(own.node, patience),
             grants: BTreeMap::new(),
             watched: ByPartition::new(),
+            unheard: vec![0; PARTITION_COUNT].into(),
             wanted: ByPartition::new(),
         }
     }
@@ -100,12 +103,9 @@ impl SharedStates {
         self.origin.len()
     }
 
-    /// What is watched here, each with whether another node has it.
-    pub fn watched(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.watched.iter().flat_map(|(partition, watched)| {
-            let is_foreign = !self.grants.contains_key(&partition);
-            watched.keys().map(move |aor| (&**aor, is_foreign))
-        })
+    /// What is watched here of a partition.
+    pub fn watched(&self, partition: Partition) -> impl Iterator<Item = &str> {
+        self.watched.of(partition).keys().map(|aor| &**aor)
     }
 
     /// How many of those another node has.
@@ -113,6 +113,13 @@ impl SharedStates {
         let watched = self.watched.iter();
         let of_others = watched.filter(|(partition, _)| !self.grants.contains_key(partition));
         of_others.map(|(_, watched)| watched.len()).sum()
+    }
+
+    /// Of how many of those no owner has said anything yet.
+    pub fn unheard_len(&self) -> usize {
+        let unheard = (0..=u8::MAX).map(Partition).zip(&self.unheard);
+        let of_others = unheard.filter(|(partition, _)| !self.grants.contains_key(partition));
+        of_others.map(|(_, unheard)| unheard).sum()
     }
 
     /// Tells the others how much this node has said; with each beat.
@@ -139,7 +146,8 @@ impl SharedStates {
             actions.extend(report(by, key, Some(value.into()), false));
         }
         for aor in self.watched.of(partition).keys() {
-            actions.extend(self.origin.remove(&key(WANT, aor, None)).map(send));
+            let want = key(WANT, partition, aor, None);
+            actions.extend(self.origin.remove(&want).map(send));
             actions.push(SharedAction::Ours(aor.clone()));
         }
         let wanted = self.wanted.of(partition).keys();
@@ -158,11 +166,11 @@ impl SharedStates {
         }
         let watched = self.watched.of(partition).keys();
         for aor in watched.cloned().collect::<Vec<_>>() {
-            let change = self.origin.set(key(WANT, &aor, None), Box::default());
-            actions.extend(change.map(send));
+            let want = key(WANT, partition, &aor, None);
+            actions.extend(self.origin.set(want, Box::default()).map(send));
             // The next owner may have spoken already, and it says nothing twice.
-            self.know(&aor, epoch);
-            actions.extend(self.recall(&aor));
+            self.know(partition, &aor, epoch);
+            actions.extend(self.recall_in(partition, &aor));
         }
         actions
     }
@@ -170,56 +178,83 @@ impl SharedStates {
     /// Somebody watches a device here, whoever has it. What is known of one of another node is in
     /// [`recall`](Self::recall).
     pub fn want(&mut self, aor: &str) -> Vec<SharedAction> {
-        let watched = self.watched.beside(aor);
+        let partition = Partition::of(aor);
+        let watched = self.watched.within(partition);
         if !watched.contains_key(aor) {
             watched.insert(aor.into(), 0);
+            self.unheard[partition.index()] += 1;
         }
-        if self.speaks_for(aor).is_some() {
+        if self.grants.contains_key(&partition) {
             return Vec::new();
         }
-        let change = self.origin.set(key(WANT, aor, None), Box::default());
+        let want = key(WANT, partition, aor, None);
+        let change = self.origin.set(want, Box::default());
         change.map(send).into_iter().collect()
     }
 
     /// Nobody watches it here any more.
     pub fn unwant(&mut self, aor: &str) -> Vec<SharedAction> {
-        self.watched.beside(aor).remove(aor);
-        let change = self.origin.remove(&key(WANT, aor, None));
+        let partition = Partition::of(aor);
+        if self.watched.within(partition).remove(aor) == Some(0) {
+            self.unheard[partition.index()] -= 1;
+        }
+        let change = self.origin.remove(&key(WANT, partition, aor, None));
         change.map(send).into_iter().collect()
     }
 
     /// What was said last of a device of another node.
     pub fn recall(&mut self, aor: &str) -> Vec<SharedAction> {
-        let key = key(STATE, aor, None);
+        self.recall_in(Partition::of(aor), aor)
+    }
+
+    fn recall_in(&mut self, partition: Partition, aor: &str) -> Vec<SharedAction> {
+        let key = key(STATE, partition, aor, None);
         let said = self.mirror.all_of(&key);
         let newest = said.filter_map(|(_, value)| epoch_of(value).map(|epoch| (epoch, value)));
         let newest = newest.max_by_key(|(epoch, _)| *epoch);
         let newest = newest.map(|(_, value)| Value::from(value));
-        newest.map_or_else(Vec::new, |value| self.heard(aor, &value))
+        newest.map_or_else(Vec::new, |value| self.heard(partition, aor, &value))
+    }
+
+    /// Whether an owner has said something of a device, whoever listened.
+    pub fn can_recall(&self, aor: &str) -> bool {
+        let key = key(STATE, Partition::of(aor), aor, None);
+        self.mirror.all_of(&key).next().is_some()
     }
 
     /// The same of all that are watched here, for whoever could not ask for one.
     pub fn recall_all(&mut self) -> Vec<SharedAction> {
-        let foreign = self.watched().filter(|(_, is_foreign)| *is_foreign);
-        let foreign: Vec<Box<str>> = foreign.map(|(aor, _)| aor.into()).collect();
-        foreign.iter().flat_map(|aor| self.recall(aor)).collect()
+        let watched = self.watched.iter();
+        let foreign = watched.filter(|(partition, _)| !self.grants.contains_key(partition));
+        let foreign: Vec<(Partition, Box<str>)> = foreign
+            .flat_map(|(partition, watched)| {
+                watched.keys().map(move |aor| (partition, aor.clone()))
+            })
+            .collect();
+        let recalled = foreign
+            .iter()
+            .flat_map(|(partition, aor)| self.recall_in(*partition, aor));
+        recalled.collect()
     }
 
     /// What a device of ours does, after [`SharedAction::Begin`]; `None` if it does nothing.
     pub fn state_is(&mut self, aor: &str, state: Option<&[u8]>) -> Vec<SharedAction> {
-        let (Some(epoch), true) = (self.speaks_for(aor), self.wanted.contains(aor)) else {
+        let partition = Partition::of(aor);
+        let is_wanted = self.wanted.of(partition).contains_key(aor);
+        let Some(epoch) = self.grants.get(&partition).filter(|_| is_wanted) else {
             return Vec::new();
         };
         let mut value = epoch.to_be_bytes().to_vec();
         value.push(state.is_some().into());
         value.extend(state.unwrap_or_default());
-        let change = self.origin.set(key(STATE, aor, None), value.into());
+        let state = key(STATE, partition, aor, None);
+        let change = self.origin.set(state, value.into());
         change.map(send).into_iter().collect()
     }
 
     /// A dialog that this node carries of a device of another node; `None` when it is over.
     pub fn report(&mut self, aor: &str, id: u64, value: Option<Value>) -> Vec<SharedAction> {
-        let key = key(REPORT, aor, Some(id));
+        let key = key(REPORT, Partition::of(aor), aor, Some(id));
         let change = match value {
             Some(value) => self.origin.set(key, value),
             None => self.origin.remove(&key),
@@ -231,6 +266,7 @@ impl SharedStates {
     pub fn on_message(&mut self, now: Instant, message: LiveMessage) -> Vec<SharedAction> {
         let actions = match message {
             LiveMessage::Change(change) => self.mirror.on_change(now, change),
+            LiveMessage::Changes(changes) => self.mirror.on_changes(now, changes),
             LiveMessage::Beacon(beacon) => self.mirror.on_beacon(now, beacon),
             LiveMessage::Part(part) => return self.on_part(now, part),
             // Its answer is in `part`.
@@ -243,6 +279,11 @@ impl SharedStates {
     pub fn on_part(&mut self, now: Instant, part: Part) -> Vec<SharedAction> {
         let actions = self.mirror.on_part(now, part);
         self.follow(actions)
+    }
+
+    /// A node did not listen when it was asked for a part.
+    pub fn on_unanswered(&mut self, origin: Member) {
+        self.mirror.on_unanswered(origin);
     }
 
     /// The nodes that live.
@@ -263,11 +304,6 @@ impl SharedStates {
         self.follow(actions)
     }
 
-    /// The epoch by which this node speaks for a device.
-    fn speaks_for(&self, aor: &str) -> Option<u64> {
-        self.grants.get(&Partition::of(aor)).copied()
-    }
-
     /// The keys of what this node says of devices of a partition.
     fn own_keys(&self, kind: u8, partition: Partition) -> Vec<Key> {
         let prefix = prefix(kind, partition);
@@ -276,10 +312,14 @@ impl SharedStates {
     }
 
     /// What owners of earlier epochs say of a device is not told here any more.
-    fn know(&mut self, aor: &str, epoch: u64) {
-        if let Some(known) = self.watched.beside(aor).get_mut(aor) {
-            *known = epoch.max(*known);
+    fn know(&mut self, partition: Partition, aor: &str, epoch: u64) {
+        let Some(known) = self.watched.within(partition).get_mut(aor) else {
+            return;
+        };
+        if *known == 0 && epoch > 0 {
+            self.unheard[partition.index()] -= 1;
         }
+        *known = epoch.max(*known);
     }
 
     fn follow(&mut self, actions: Vec<LiveAction>) -> Vec<SharedAction> {
@@ -308,13 +348,14 @@ impl SharedStates {
         let Some((aor, _)) = key.first().and_then(|kind| subject(key, *kind)) else {
             return Vec::new();
         };
+        let partition = Partition::of(aor);
         match (key[0], value) {
-            (WANT, Some(_)) => self.wanted_by(aor, member.node),
-            (WANT, None) => self.unwanted_by(aor, member.node),
-            (STATE, Some(value)) => self.heard(aor, &value),
+            (WANT, Some(_)) => self.wanted_by(partition, aor, member.node),
+            (WANT, None) => self.unwanted_by(partition, aor, member.node),
+            (STATE, Some(value)) => self.heard(partition, aor, &value),
             // Whoever has the partition then says what is so. Until then nothing else is known.
             (STATE, None) => Vec::new(),
-            (REPORT, value) if self.speaks_for(aor).is_some() => {
+            (REPORT, value) if self.grants.contains_key(&partition) => {
                 let report = report(member, key, value, is_withdrawn);
                 report.into_iter().collect()
             }
@@ -323,18 +364,31 @@ impl SharedStates {
         }
     }
 
-    fn wanted_by(&mut self, aor: &str, node: NodeNumber) -> Vec<SharedAction> {
-        let wanted = self.wanted.beside(aor);
-        let is_known = wanted.contains_key(aor);
-        wanted.entry(aor.into()).or_default().insert(node);
-        match !is_known && self.speaks_for(aor).is_some() {
+    fn wanted_by(
+        &mut self,
+        partition: Partition,
+        aor: &str,
+        node: NodeNumber,
+    ) -> Vec<SharedAction> {
+        let wanted = self.wanted.within(partition);
+        if let Some(nodes) = wanted.get_mut(aor) {
+            nodes.insert(node);
+            return Vec::new();
+        }
+        wanted.insert(aor.into(), BTreeSet::from([node]));
+        match self.grants.contains_key(&partition) {
             true => vec![SharedAction::Begin(aor.into())],
             false => Vec::new(),
         }
     }
 
-    fn unwanted_by(&mut self, aor: &str, node: NodeNumber) -> Vec<SharedAction> {
-        let wanted = self.wanted.beside(aor);
+    fn unwanted_by(
+        &mut self,
+        partition: Partition,
+        aor: &str,
+        node: NodeNumber,
+    ) -> Vec<SharedAction> {
+        let wanted = self.wanted.within(partition);
         let Some(nodes) = wanted.get_mut(aor) else {
             return Vec::new();
         };
@@ -343,23 +397,23 @@ impl SharedStates {
             return Vec::new();
         }
         wanted.remove(aor);
-        if self.speaks_for(aor).is_none() {
+        if !self.grants.contains_key(&partition) {
             return Vec::new();
         }
-        let change = self.origin.remove(&key(STATE, aor, None));
+        let change = self.origin.remove(&key(STATE, partition, aor, None));
         let stop = [SharedAction::Stop(aor.into())];
         stop.into_iter().chain(change.map(send)).collect()
     }
 
     /// Takes over what an owner says, unless a later one has spoken.
-    fn heard(&mut self, aor: &str, value: &[u8]) -> Vec<SharedAction> {
+    fn heard(&mut self, partition: Partition, aor: &str, value: &[u8]) -> Vec<SharedAction> {
         let Some((epoch, [is_something, state @ ..])) = epoch_of(value).zip(value.get(8..)) else {
             return Vec::new();
         };
-        let is_ours = self.speaks_for(aor).is_some();
-        match self.watched.beside(aor).get_mut(aor) {
+        let is_ours = self.grants.contains_key(&partition);
+        match self.watched.of(partition).get(aor) {
             Some(known) if *known <= epoch && !is_ours => {
-                *known = epoch;
+                self.know(partition, aor, epoch);
                 let state = (*is_something == 1).then(|| state.into());
                 vec![SharedAction::State(aor.into(), state)]
             }
@@ -394,8 +448,10 @@ fn epoch_of(value: &[u8]) -> Option<u64> {
 
 /// A kind, the partition and the address of record of a device, and the number of a dialog if it is
 /// about one. So what is about a partition is together.
-fn key(kind: u8, aor: &str, id: Option<u64>) -> Key {
-    let mut key = prefix(kind, Partition::of(aor)).to_vec();
+fn key(kind: u8, partition: Partition, aor: &str, id: Option<u64>) -> Key {
+    let id_len = id.map_or(0, |_| size_of::<u64>());
+    let mut key = Vec::with_capacity(2 + aor.len() + id_len);
+    key.extend(prefix(kind, partition));
     key.extend(aor.as_bytes());
     key.extend(id.into_iter().flat_map(u64::to_be_bytes));
     key.into()

@@ -6,8 +6,8 @@ use crate::{
 };
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_cluster::{
-    Action, Counted, Failure, Grant, Life as NodeLife, LiveMessage, Member, Node, NodeView,
-    Notices, Partition, Reply, Report, Route, SharedAction, SharedStates, Timing, Value,
+    Action, Counted, Failure, Grant, Life as NodeLife, LiveMessage, LiveOutbox, Member, Node,
+    NodeView, Notices, Partition, Reply, Report, Route, SharedAction, SharedStates, Timing, Value,
 };
 use busyhour_registrar::{BindingId, Bindings, Now, Registration, RegistrationPolicy};
 use busyhour_sip::{Flow, Message};
@@ -36,6 +36,8 @@ pub struct Life {
     pub member: Member,
     pub core: Node,
     pub shared: SharedStates,
+    /// Changes that leave with the next look at what has to be sent.
+    outbox: LiveOutbox,
     /// Asked for and not sent yet; the first one is on its way.
     asks: VecDeque<Action>,
     is_asking: bool,
@@ -81,6 +83,7 @@ impl Life {
             member,
             core: Node::new(member, Timing::default(), asked_at),
             shared: SharedStates::new(member, PATIENCE),
+            outbox: LiveOutbox::default(),
             asks: VecDeque::new(),
             is_asking: false,
             memory: BTreeMap::new(),
@@ -105,6 +108,7 @@ impl Life {
 
     /// What has to be sent.
     pub fn take_out(&mut self) -> Vec<Out> {
+        self.send_changes();
         std::mem::take(&mut self.out)
     }
 
@@ -482,10 +486,18 @@ impl Life {
         }
     }
 
+    fn send_changes(&mut self) {
+        let messages = self.outbox.take().into_iter();
+        let letters = messages.map(|message| Out::ToAll(Letter::Live(message.to_bytes())));
+        self.out.extend(letters);
+    }
+
     fn follow_shared(&mut self, actions: Vec<SharedAction>) {
         for action in actions {
             match action {
+                SharedAction::Send(LiveMessage::Change(change)) => self.outbox.push(change),
                 SharedAction::Send(message) => {
+                    self.send_changes();
                     self.out.push(Out::ToAll(Letter::Live(message.to_bytes())));
                 }
                 SharedAction::Ask(request) => {

@@ -8,10 +8,7 @@ use busyhour::{
 };
 use busyhour_cluster::{BrokerMessage, Grant, Partition, Report, SharedAction};
 use busyhour_registrar::watch::{DeviceState, DialogChange, DialogEnd, DialogStep};
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
 impl Core {
     /// From now on what other nodes say of devices is heard.
@@ -19,7 +16,9 @@ impl Core {
         let Some(cluster) = &self.cluster else { return };
         let (core, live) = (Arc::downgrade(self), Arc::downgrade(&cluster.live));
         cluster.live.take_with(Box::new(move |event| {
-            let Some(live) = live.upgrade() else { return };
+            let Some(live) = live.upgrade() else {
+                return false;
+            };
             let core = core.clone();
             let is_watched = matches!(event, LiveEvent::Watched(_));
             let task = Task::labelled(&"states of other nodes", move || {
@@ -27,7 +26,8 @@ impl Core {
                     core.take_live(event);
                 }
             });
-            if live.serializer.execute(task).is_err() {
+            let is_taken = live.serializer.execute(task).is_ok();
+            if !is_taken {
                 // What another node said is read again, since its number is missing; a beat comes
                 // again, and with it what was known of a device that somebody began to watch.
                 live.counters.not_taken.increment();
@@ -35,6 +35,7 @@ impl Core {
                     live.must_recall.store(true, Ordering::SeqCst);
                 }
             }
+            is_taken
         }));
         for subject in cluster.live.subjects_to_hear() {
             let live = Arc::downgrade(&cluster.live);
@@ -47,15 +48,24 @@ impl Core {
                 tracing::error!(%error, subject, "states of other nodes are not heard");
             }
         }
+        cluster.live.send_beacon();
     }
 
     fn take_live(self: &Arc<Self>, event: LiveEvent) {
         let Some(cluster) = &self.cluster else { return };
         let (live, now) = (&cluster.live, self.clock.now());
+        if matches!(event, LiveEvent::Flush) {
+            return live.flush();
+        }
         let mut feeds = live.feeds();
         let actions = match event {
             LiveEvent::Said(message) => live.apply(|shared| shared.on_message(now, message)),
             LiveEvent::Watched(device) => live.apply(|shared| shared.recall(&device)),
+            LiveEvent::Unanswered(origin) => live.apply(|shared| {
+                shared.on_unanswered(origin);
+                Vec::new()
+            }),
+            LiveEvent::Flush => Vec::new(),
             LiveEvent::Beat(view) => {
                 let is_connected = live.is_connected();
                 let has_changed = is_connected != feeds.is_connected;
@@ -116,7 +126,7 @@ impl Core {
                 }
             })
         };
-        let feed = self.devices.subscribe_with_snapshot(&name, listen);
+        let feed = self.devices.subscribe_for_others(&name, listen);
         feeds.by_aor.insert(aor, feed);
     }
 
@@ -169,8 +179,9 @@ impl Core {
     pub(super) fn speak_for(self: &Arc<Self>, grants: &[Grant]) {
         let Some(cluster) = &self.cluster else { return };
         let live = &cluster.live;
-        let mut feeds = live.feeds();
         for grant in grants {
+            // What others say takes effect between two partitions.
+            let mut feeds = live.feeds();
             let moving = live.move_partitions();
             let actions = live.granted(*grant);
             self.follow_live(live, &mut feeds, actions);
@@ -200,26 +211,20 @@ impl Core {
 
     /// Other nodes need not tell of devices that nobody watches here any more.
     fn sweep_wants(&self, live: &LiveStates, feeds: &mut LiveFeeds) {
-        let now = self.clock.now();
-        if feeds.next_sweep.is_some_and(|at| now < at) {
-            return;
-        }
-        feeds.next_sweep = Some(now + SWEEP);
         let states = &self.devices.topics.states;
-        let mut idle = live.watched();
-        idle.retain(|(name, _)| !states.would_deliver(name));
-        for (name, is_foreign) in idle {
-            live.apply(|shared| shared.unwant(&name));
-            if is_foreign {
-                let _ = states.remove(&name);
-            }
-            // Somebody who has begun to listen meanwhile wants it after that, or is seen here.
-            if states.would_deliver(&name) {
-                live.want(&name);
+        for partition in feeds.sweep.due(self.clock.now()) {
+            let mut idle = live.watched(partition);
+            idle.retain(|name| !states.would_deliver(name));
+            for name in idle {
+                live.apply(|shared| shared.unwant(&name));
+                if !live.speaks_for(&name) {
+                    let _ = states.remove(&name);
+                }
+                // Somebody who has begun to listen meanwhile wants it after that, or is seen here.
+                if states.would_deliver(&name) {
+                    live.want(&name);
+                }
             }
         }
     }
 }
-
-/// What nobody watches any more is told for so long at most.
-const SWEEP: Duration = Duration::from_secs(5);

@@ -5,9 +5,13 @@
 //! effect here, and while partitions come and go, so that one thing happens after the other.
 //! `moving` is held for reading while a dialog that has changed goes to its device or to the
 //! device's owner, and for writing while a partition comes or goes, so that no change is lost in
-//! between. `shared` is held while messages get their numbers and are given to the broker, so
-//! that they leave in this order; it is the only one that is taken under the lock of a call or of
+//! between. `spoken` is held while changes get their numbers, and while they are given to the broker,
+//! so that they leave in this order; it is the only one that is taken under the lock of a call or of
 //! a watcher, and nothing is locked under it.
+//!
+//! **Changes wait for the next turn of the serializer**, so those of one moment leave in one message: who
+//! joins asks for thousands of devices at once, and is answered thousands of times. Before this node
+//! listens nothing leaves at all: nobody has heard of it, and who does reads all.
 
 use super::other_versions::OtherVersions;
 use crate::server::stats::{
@@ -22,8 +26,8 @@ use busyhour::{
     serializer::Serializer,
 };
 use busyhour_cluster::{
-    Broker, Grant, LiveMessage, LiveOrigin, Member, PARTITION_COUNT, PartRequest, Partition,
-    SharedAction, SharedStates, View,
+    Broker, BrokerError, Grant, LiveMessage, LiveOrigin, LiveOutbox, Member, PARTITION_COUNT,
+    PartRequest, Partition, SharedAction, SharedStates, View,
 };
 use busyhour_registrar::watch::{DeviceState, DialogChange};
 use std::{
@@ -40,7 +44,7 @@ pub(in crate::server) struct LiveStates {
     member: Member,
     broker: Arc<dyn Broker>,
     subject: String,
-    shared: Mutex<SharedStates>,
+    spoken: Mutex<SpokenStates>,
     /// By partition: the epoch by which this node speaks for it, or 0.
     epochs: Box<[AtomicU64]>,
     moving: RwLock<()>,
@@ -48,7 +52,7 @@ pub(in crate::server) struct LiveStates {
     /// Does what follows from events, one after the other.
     pub(in crate::server) serializer: Serializer,
     pub(in crate::server) kind: SerializerKind,
-    take: OnceLock<Box<dyn Fn(LiveEvent) + Send + Sync>>,
+    take: OnceLock<TakeEvent>,
     next_beat_ns: AtomicU64,
     /// There was no room to tell what was known of a device when somebody began to watch it.
     pub(super) must_recall: AtomicBool,
@@ -56,12 +60,24 @@ pub(in crate::server) struct LiveStates {
     pub(super) other_versions: OtherVersions,
 }
 
+/// What this node knows and says, and what of it has not left yet.
+struct SpokenStates {
+    states: SharedStates,
+    outbox: LiveOutbox,
+    /// A turn of the serializer will send what waits.
+    is_flush_due: bool,
+}
+
 /// What happened, for the serializer.
 pub(super) enum LiveEvent {
     /// Another node has said something.
     Said(LiveMessage),
-    /// Somebody watches a device.
+    /// Somebody watches a device of which something was said before.
     Watched(Name),
+    /// Another node did not listen when it was asked.
+    Unanswered(Member),
+    /// Changes wait to be sent.
+    Flush,
     /// Time has passed; the nodes are these.
     Beat(View),
 }
@@ -71,7 +87,14 @@ pub(super) enum LiveEvent {
 pub(super) struct LiveFeeds {
     pub(super) by_aor: HashMap<Box<str>, Subscription<DeviceState>>,
     pub(super) is_connected: bool,
-    pub(super) next_sweep: Option<Instant>,
+    pub(super) sweep: WantSweep,
+}
+
+/// How far this node has looked for what nobody watches any more.
+#[derive(Default)]
+pub(super) struct WantSweep {
+    swept_until: Option<Instant>,
+    next: u8,
 }
 
 #[derive(Default)]
@@ -81,6 +104,9 @@ pub(super) struct LiveStateCounters {
     /// Those of others for which there was no room.
     pub(super) not_taken: Counter,
 }
+
+/// `false` if there is no room.
+type TakeEvent = Box<dyn Fn(LiveEvent) -> bool + Send + Sync>;
 
 impl LiveStates {
     pub(super) fn new(
@@ -94,7 +120,11 @@ impl LiveStates {
             member,
             broker,
             subject: format!("{subjects}.live"),
-            shared: Mutex::new(SharedStates::new(member, PATIENCE)),
+            spoken: Mutex::new(SpokenStates {
+                states: SharedStates::new(member, PATIENCE),
+                outbox: LiveOutbox::default(),
+                is_flush_due: false,
+            }),
             epochs: (0..PARTITION_COUNT).map(|_| AtomicU64::new(0)).collect(),
             moving: RwLock::new(()),
             feeds: Mutex::default(),
@@ -117,7 +147,7 @@ impl LiveStates {
     }
 
     /// Who takes events from now on.
-    pub(super) fn take_with(&self, take: Box<dyn Fn(LiveEvent) + Send + Sync>) {
+    pub(super) fn take_with(&self, take: TakeEvent) {
         // It is set once, when the server starts.
         let _ = self.take.set(take);
     }
@@ -160,16 +190,21 @@ impl LiveStates {
 
     /// Somebody watches a device, whoever has it, and listens by now.
     pub(in crate::server) fn want(&self, device: &Name) {
-        self.apply(|shared| shared.want(device));
-        self.push(LiveEvent::Watched(device.clone()));
+        let mut can_recall = false;
+        self.apply(|shared| {
+            let actions = shared.want(device);
+            can_recall = shared.can_recall(device);
+            actions
+        });
+        if can_recall {
+            self.push(LiveEvent::Watched(device.clone()));
+        }
     }
 
-    /// What is watched here, each with whether another node has it.
-    pub(super) fn watched(&self) -> Vec<(Name, bool)> {
-        let shared = lock(&self.shared);
-        let watched = shared.watched();
-        let watched = watched.map(|(aor, is_foreign)| (Name::new(aor), is_foreign));
-        watched.collect()
+    /// What is watched here of a partition.
+    pub(super) fn watched(&self, partition: Partition) -> Vec<Name> {
+        let spoken = lock(&self.spoken);
+        spoken.states.watched(partition).map(Name::new).collect()
     }
 
     /// What a device of ours does, for those who watch it on other nodes.
@@ -202,13 +237,25 @@ impl LiveStates {
         let (Some(view), now_ns) = (view, now.as_nanos()) else {
             return;
         };
+        if !self.listens() {
+            return;
+        }
         if now_ns < self.next_beat_ns.load(Ordering::Relaxed) {
             return;
         }
         let next = now + BEAT_MIN;
         self.next_beat_ns.store(next.as_nanos(), Ordering::Relaxed);
-        self.apply(|shared| vec![SharedAction::Send(shared.beacon())]);
+        self.send_beacon();
         self.push(LiveEvent::Beat(view.clone()));
+    }
+
+    /// Who has asked before this node listened asks again.
+    pub(super) fn send_beacon(&self) {
+        self.apply(|shared| vec![SharedAction::Send(shared.beacon())]);
+    }
+
+    fn listens(&self) -> bool {
+        self.take.get().is_some()
     }
 
     /// Something that another node says, from the broker's thread.
@@ -217,7 +264,7 @@ impl LiveStates {
             Some(LiveMessage::Ask(request)) => self.answer(&request, reply),
             // What we say ourselves comes back.
             Some(message) if message.origin() == self.member => {}
-            Some(message) => self.push(LiveEvent::Said(message)),
+            Some(message) => drop(self.push(LiveEvent::Said(message))),
             None => match LiveMessage::other_version(payload) {
                 Some(version) => self.other_versions.heard(&version.to_string()),
                 None => self.other_versions.unreadable(),
@@ -226,7 +273,7 @@ impl LiveStates {
     }
 
     fn answer(&self, request: &PartRequest, reply: Option<&str>) {
-        let part = lock(&self.shared).part(request, PART_BYTES);
+        let part = lock(&self.spoken).states.part(request, PART_BYTES);
         if let (Some(part), Some(reply)) = (part, reply) {
             let answer = LiveMessage::Part(part).to_bytes();
             self.count(self.broker.publish(reply, answer).is_ok());
@@ -242,31 +289,73 @@ impl LiveStates {
         format!("{}.{}", self.subject, member.node.0)
     }
 
-    /// Sends what has to be said, and returns what else follows.
+    /// Sends what has to be said, now or soon, and returns what else follows.
     pub(super) fn apply(
         &self,
         event: impl FnOnce(&mut SharedStates) -> Vec<SharedAction>,
     ) -> Vec<SharedAction> {
-        let mut shared = lock(&self.shared);
-        let mut actions = event(&mut shared);
-        actions.retain(|action| match action {
-            SharedAction::Send(message) => {
-                let sent = self.broker.publish(&self.subject, message.to_bytes());
-                self.count(sent.is_ok());
+        let mut spoken = lock(&self.spoken);
+        let mut others = Vec::new();
+        for action in event(&mut spoken.states) {
+            match action {
+                SharedAction::Send(message) => self.say(&mut spoken, message),
+                other => others.push(other),
+            }
+        }
+        let waits = !spoken.outbox.is_empty() && !spoken.is_flush_due;
+        spoken.is_flush_due |= waits;
+        drop(spoken);
+        if waits && !self.push(LiveEvent::Flush) {
+            self.flush();
+        }
+        others
+    }
+
+    fn say(&self, spoken: &mut SpokenStates, message: LiveMessage) {
+        let is_full = match message {
+            _ if !self.listens() => return,
+            LiveMessage::Change(change) => {
+                spoken.outbox.push(change);
+                spoken.outbox.is_full()
+            }
+            message => {
+                self.send_waiting(spoken);
+                self.send(&message);
                 false
             }
-            _ => true,
-        });
-        actions
+        };
+        if is_full {
+            self.send_waiting(spoken);
+        }
+    }
+
+    /// Sends what waits.
+    pub(super) fn flush(&self) {
+        let mut spoken = lock(&self.spoken);
+        spoken.is_flush_due = false;
+        self.send_waiting(&mut spoken);
+    }
+
+    fn send_waiting(&self, spoken: &mut SpokenStates) {
+        for message in spoken.outbox.take() {
+            self.send(&message);
+        }
+    }
+
+    fn send(&self, message: &LiveMessage) {
+        let sent = self.broker.publish(&self.subject, message.to_bytes());
+        self.count(sent.is_ok());
     }
 
     /// Asks another node; what does not come is asked for again.
     pub(super) fn ask(self: &Arc<Self>, request: PartRequest) {
-        let subject = self.subject_of(request.origin);
+        let (origin, subject) = (request.origin, self.subject_of(request.origin));
         let live = Arc::downgrade(self);
-        let answered = Box::new(move |answer: Result<Vec<u8>, _>| {
-            if let (Ok(answer), Some(live)) = (answer, live.upgrade()) {
-                live.hear(&answer, None);
+        let answered = Box::new(move |answer: Result<Vec<u8>, BrokerError>| {
+            let Some(live) = live.upgrade() else { return };
+            match answer {
+                Ok(answer) => live.hear(&answer, None),
+                Err(_) => drop(live.push(LiveEvent::Unanswered(origin))),
             }
         });
         let request = LiveMessage::Ask(request).to_bytes();
@@ -280,20 +369,20 @@ impl LiveStates {
         }
     }
 
-    fn push(&self, event: LiveEvent) {
-        if let Some(take) = self.take.get() {
-            take(event);
-        }
+    /// `false` if it is not taken.
+    fn push(&self, event: LiveEvent) -> bool {
+        self.take.get().is_some_and(|take| take(event))
     }
 
     pub(super) fn figures(&self) -> LiveFigures {
-        let shared = lock(&self.shared);
+        let shared = &lock(&self.spoken).states;
         LiveFigures {
             is_whole: shared.is_whole(),
             resyncs: shared.resyncs(),
             too_large: shared.too_large(),
             told: shared.told_len() as u64,
             watched: shared.watched_of_others_len() as u64,
+            unheard: shared.unheard_len() as u64,
         }
     }
 
@@ -318,6 +407,21 @@ pub(super) struct LiveFigures {
     pub(super) too_large: u64,
     pub(super) told: u64,
     pub(super) watched: u64,
+    pub(super) unheard: u64,
+}
+
+impl WantSweep {
+    /// The partitions that are looked at now, so that each one's turn comes in time, and no look takes
+    /// long.
+    pub(super) fn due(&mut self, now: Instant) -> impl Iterator<Item = Partition> {
+        let since = self.swept_until.map_or(Duration::ZERO, |until| now - until);
+        self.swept_until = Some(now);
+        let part = since.as_secs_f64() / SWEEP.as_secs_f64();
+        let count = (PARTITION_COUNT as f64 * part.min(1.0)).ceil() as usize;
+        let first = self.next;
+        self.next = first.wrapping_add(count as u8);
+        (0..count).map(move |index| Partition(first.wrapping_add(index as u8)))
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -335,7 +439,9 @@ const OPTIONS: KindOptions = KindOptions {
 };
 /// How long another node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// NATS takes 1 MiB by default.
-const PART_BYTES: usize = 256 << 10;
+/// What follows from a part takes some milliseconds of a worker. NATS takes 1 MiB by default.
+const PART_BYTES: usize = 64 << 10;
+/// What nobody watches any more is told for so long at most.
+const SWEEP: Duration = Duration::from_secs(5);
 /// A node beats each fifth of a lease, and does more in between.
 const BEAT_MIN: Duration = Duration::from_millis(200);

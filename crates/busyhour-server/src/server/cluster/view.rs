@@ -115,6 +115,8 @@ pub struct ClusterStats {
     pub states_told: u64,
     /// Devices of other nodes that are watched here.
     pub states_watched: u64,
+    /// Those of which no owner has said anything yet, as just after this node has joined.
+    pub states_awaited: u64,
     /// Messages about states that could not be sent; who misses them reads all again.
     pub states_not_sent: u64,
     /// Messages about states for which there was no room, which are read again.

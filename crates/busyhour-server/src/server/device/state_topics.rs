@@ -58,6 +58,17 @@ impl DeviceContext {
         }
     }
 
+    /// The same for a device that is this node's and stays so meanwhile, on behalf of other nodes: nobody
+    /// here has to be told when it moves.
+    pub(in crate::server) fn subscribe_for_others<R>(
+        self: &Arc<Self>,
+        aor: &str,
+        subscribe: impl Fn() -> R,
+    ) -> R {
+        self.topics.is_listened.store(true, Ordering::Release);
+        self.subscribe_here(aor, subscribe)
+    }
+
     fn subscribe_here<R>(self: &Arc<Self>, aor: &str, subscribe: impl Fn() -> R) -> R {
         while let Ok(device) = self.open(aor, Holder::NOBODY) {
             if let Some(subscribed) = device.subscribe_with_snapshot(self, &subscribe) {
