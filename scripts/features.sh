@@ -3,7 +3,7 @@
 #
 # Checks that each part of the library compiles alone, without a warning, and counts the crates that it brings: at most 8, and with
 # `tracing` or `metrics` at most 12. With --time, each is built from nothing, and the seconds of the clock and of the processor are
-# printed; otherwise what needs those two features is tested.
+# printed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=(heap run-queue buffer pool serializer timer keyed bus runtime pool,tracing runtime,tracing metrics)
@@ -39,5 +39,3 @@ for part in "${parts[@]}"; do
     exit 1
   fi
 done
-# Off by default, so the tests of the whole workspace do not have them.
-[ -n "${1-}" ] || cargo test --quiet --package busyhour --features metrics,tracing --test stats_recorded --test trace --target-dir "$folder"

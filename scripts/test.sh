@@ -22,7 +22,7 @@ step() { # NAME COMMAND...
 }
 
 told() { # NAME COMMAND...
-  case "$2" in
+  case "${@: -1}" in
     scripts/tests.sh) "${@:2}" ;; # which says itself what it waits for
     *) goes_on "== $1" "${@:2}" ;;
   esac
@@ -38,14 +38,14 @@ beside() { # NAME COMMAND...: as `step`, for use in the background
 
 side_steps() {
   renice --priority 5 $BASHPID >/dev/null
+  beside format formats || return 1
+  beside "lock files" scripts/locks.sh || return 1
   beside publishing scripts/publish-check.sh || return 1
   beside "parts of the library" scripts/features.sh || return 1
   beside models models || return 1
   beside schedules schedules || return 1
-  # A short look at the same inputs each time, for which less optimisation is enough: most of its time is the compiler's.
-  beside fuzzing env CARGO_PROFILE_RELEASE_OPT_LEVEL=1 scripts/fuzz.sh all 4 -- -seed=1 || return 1
-  # In the target folder of the lints, whose results it shares: not before they are done.
-  beside documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps || return 1
+  # A short look at the same inputs each time, without optimisation: most of its time is the compiler's.
+  beside fuzzing env CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=0 scripts/fuzz.sh all 2 -- -seed=1 || return 1
   beside benchmarks benchmarks || return 1
   beside packages scripts/fresh.sh --packages
 }
@@ -65,17 +65,21 @@ benchmarks() { # the harness, and the engines that need no peer, at a tiny size
 formats() {
   local folder
   for folder in . bench fuzz bench/engines/*/; do
-    [ ! -f "$folder/Cargo.toml" ] || (cd "$folder" && cargo fmt --all --check) || return 1
+    # Without --all, which would have each engine look at the whole library again; the members of a workspace are named.
+    [ ! -f "$folder/Cargo.toml" ] || (cd "$folder" && cargo fmt --check) || return 1
   done
+}
+
+# Builds what cargo builds with clippy's compiler, which is rustc that also has clippy's lints: in this workspace each warning is an
+# error. `cargo clippy` would have all dependencies read once more.
+linting() { # COMMAND...
+  RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ "$@"
 }
 
 # If a step fails, ends the parallel steps and everything that they started.
 end_side_steps() {
   [ -z "${side:-}" ] || kill -- -"$side" 2>/dev/null || true
 }
-
-step format formats
-step "lock files" scripts/locks.sh
 
 mkdir -p "$logs"
 set -m # the side steps become a process group, so that they can be ended as one
@@ -85,11 +89,12 @@ set +m
 trap end_side_steps EXIT
 trap 'exit 130' INT TERM
 
-step lints cargo clippy --workspace --all-targets -- --deny warnings
-step "building the tests" cargo test --workspace --no-run
-step tests scripts/tests.sh
+step "building the tests, with lints" linting cargo test --workspace --no-run
+step tests linting scripts/tests.sh
+step "tests with tracing and metrics" linting cargo test --workspace --features busyhour/metrics,busyhour/tracing \
+  --test stats_recorded --test trace
 step histories python3 scripts/cluster-history.py --self-test
-step examples cargo test --workspace --doc
+step "documentation and its examples" linting env RUSTDOC="$PWD/scripts/rustdoc-and-tests.sh" cargo test --workspace --doc
 step monitoring scripts/monitoring.sh
 step book scripts/book.py check target/debug/busyhour
 step "commands of the book" scripts/book-commands.py target/debug/busyhour

@@ -169,7 +169,7 @@ impl<T> Drop for DropRest<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use proptest::{collection::vec, prelude::*};

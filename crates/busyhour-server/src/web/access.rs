@@ -2,7 +2,8 @@
 //!
 //! 1. A request for a host that is not this server is refused in any case: a page of
 //!    another site may have let its name point to this server.
-//! 2. Reading needs no token on this machine; from elsewhere it needs one.
+//! 2. Reading needs no token on this machine; from elsewhere it needs one. A token that is shown
+//!    has to be known.
 //! 3. Changing, and tracing what devices say, needs a token of the scope `write` as `Authorization: Bearer`. No browser
 //!    sends this by itself, so no other page can misuse it.
 
@@ -175,16 +176,18 @@ impl Access {
         let is_here = peer.to_canonical().is_loopback();
         let is_public = path == HEALTH || page::is_public(path);
         let is_free = needed == Scope::Read && (is_here || is_public);
-        // Who shows a token of one domain sees that alone, on this machine too.
-        let is_of_domain = visitor
-            .as_ref()
-            .is_some_and(|visitor| visitor.domain.is_some());
-        if is_free && (is_public || !is_of_domain) {
+        if is_free && is_public {
             return Ok(visitor.unwrap_or(Visitor::stranger()));
         }
         match visitor {
-            None if shows_token(request.headers(), needed) => Err(Denial::Unknown(needed)),
+            // It may have been for one domain, so its holder is not taken for somebody without a token, who sees all.
+            None if shows_bearer(request.headers()) => Err(Denial::Unknown(needed)),
+            // A login may be that of a proxy on this machine, which has checked it.
+            None if is_free => Ok(Visitor::stranger()),
+            None if shows_login(request.headers(), needed) => Err(Denial::Unknown(needed)),
             None => Err(Denial::Unauthorized(needed)),
+            // Who shows a token of one domain sees that alone, on this machine too.
+            Some(visitor) if is_free && visitor.domain.is_none() => Ok(visitor),
             Some(visitor) if visitor.scope < needed => Err(Denial::Forbidden),
             Some(visitor) => {
                 let scope = DomainScope::new(visitor.domain.as_deref());
@@ -299,11 +302,15 @@ pub(super) fn needed(method: &Method, path: &str) -> Scope {
 }
 
 /// Whether the request has credentials of a kind that could give this scope.
-fn shows_token(headers: &HeaderMap, needed: Scope) -> bool {
+fn shows_bearer(headers: &HeaderMap) -> bool {
     let value = headers.get(header::AUTHORIZATION);
     let scheme = value.and_then(|value| value.as_bytes().get(..BEARER_LEN));
-    let is_bearer = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer"));
-    is_bearer || (needed == Scope::Read && value.is_some())
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer"))
+}
+
+/// Whether a browser sends a name and a password, which count for reading alone.
+fn shows_login(headers: &HeaderMap, needed: Scope) -> bool {
+    needed == Scope::Read && headers.contains_key(header::AUTHORIZATION)
 }
 
 fn unauthorized(needed: Scope, is_unknown: bool) -> Response {
@@ -425,6 +432,10 @@ mod tests {
     #[test]
     fn reading_is_allowed_on_loopback_and_needs_a_token_elsewhere() {
         assert_eq!(check(HERE, "GET", "/", &[]), Ok(()));
+        let here = |shown| check(HERE, "GET", "/metrics", &[("authorization", shown)]);
+        assert_eq!(here("Basic eDpx"), Ok(()), "the login of a proxy");
+        let unknown = Err(Denial::Unknown(Scope::Read));
+        assert_eq!(here("Bearer x"), unknown, "it may be of a domain");
         assert_eq!(check("::ffff:127.0.0.1", "POST", "/render/", &[]), Ok(()));
         let denied = Err(Denial::Unauthorized(Scope::Read));
         for path in ["/metrics", "/api/v1/changes"] {

@@ -17,7 +17,7 @@ pub(super) fn coalesce(deadline: Instant, slack: Duration) -> Instant {
     Instant::from_nanos(last >> highest << highest)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

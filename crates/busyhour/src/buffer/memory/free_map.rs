@@ -85,7 +85,7 @@ impl FreeMap {
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use std::collections::BTreeSet;
 

@@ -139,7 +139,7 @@ impl QueueIndex {
 /// Fewer stale places than this are not cleaned up.
 const STALE_MIN: usize = 16;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::bus::cache::SharedEvent;

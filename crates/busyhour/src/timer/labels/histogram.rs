@@ -65,7 +65,7 @@ fn last_of(bucket: usize) -> u64 {
 /// Four each for 62 powers of two, and the four below them.
 const BUCKETS: usize = 252;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use proptest::prelude::*;
