@@ -1,9 +1,7 @@
 //! A subscription's turn ends, the number of its waiting events is bounded, and a
 //! shutdown reports what it did not deliver.
 
-#[path = "model/level.rs"]
-mod model;
-
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::{Delivery, EventStream, Message, Topic},
     pool::{TaskPool, WaitError},
@@ -12,7 +10,6 @@ use busyhour::{
     task::{Executor, Overflow, Reason, Rejected, Task},
 };
 use futures_core::Stream;
-use model::{Level, cached, delivered, level};
 use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},

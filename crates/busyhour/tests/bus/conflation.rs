@@ -1,10 +1,7 @@
 //! Conflation by key in a queue that drops its oldest.
 
-#[path = "model/log.rs"]
-mod log;
-#[path = "model/level.rs"]
-mod model;
-
+use crate::log::{Log, stepped_pool};
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::Message,
     clock::{Clock, UnixTime},
@@ -12,8 +9,6 @@ use busyhour::{
     task::{Executor, Overflow, Reason, Rejected, Task},
 };
 use futures_core::Stream;
-use log::{Log, stepped_pool};
-use model::{Level, cached, delivered, level};
 use std::{
     pin::Pin,
     sync::{

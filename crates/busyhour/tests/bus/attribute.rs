@@ -1,13 +1,8 @@
 //! Subscriptions by the value of an attribute: an index for predicates.
 
-#[path = "model/log.rs"]
-mod log;
-#[path = "model/level.rs"]
-mod model;
-
+use crate::log::{Log, stepped_pool};
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{bus::Attribute, task::Overflow};
-use log::{Log, stepped_pool};
-use model::{Level, cached, delivered, level};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},

@@ -1,9 +1,7 @@
 //! What every subscription of a topic is promised. All callbacks run on the
 //! publisher's thread.
 
-#[path = "model/level.rs"]
-mod model;
-
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::{
         Delivery, ForwardError, NodeId, Registry, Subscription, SubscriptionBuilder, Topic,
@@ -15,7 +13,6 @@ use busyhour::{
     timer::Timers,
 };
 use futures_core::Stream;
-use model::{Level, cached, delivered, level};
 use std::{
     collections::VecDeque,
     error::Error,

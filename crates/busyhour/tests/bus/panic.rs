@@ -1,17 +1,12 @@
 //! A panic of a callback or predicate has no effect on anything else.
 
-#[path = "model/log.rs"]
-mod log;
-#[path = "model/level.rs"]
-mod model;
-
+use crate::log::{HERE, Log, THERE};
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::{Delivery, Topic},
     clock::Clock,
     pool::TaskPool,
 };
-use log::{HERE, Log, THERE};
-use model::{Level, cached, delivered, level};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, panic_any},
     sync::{

@@ -1,17 +1,12 @@
 //! Every event carries the node that published it, wherever it is delivered.
 
-#[path = "model/log.rs"]
-mod log;
-#[path = "model/level.rs"]
-mod model;
-
+use crate::log::{HERE, Log, THERE, stepped_pool};
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::{ForwardError, Message, NodeId, Topic},
     task::Overflow,
 };
 use futures_core::Stream;
-use log::{HERE, Log, THERE, stepped_pool};
-use model::{Level, cached, delivered, level};
 use std::{
     pin::pin,
     sync::{

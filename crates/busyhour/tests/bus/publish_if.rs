@@ -1,15 +1,12 @@
 //! Publishing under a condition on the last value.
 
-#[path = "model/level.rs"]
-mod model;
-
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::{Delivery, NodeId, Subscription, Topic},
     clock::Clock,
     pool::TaskPool,
     task::Overflow,
 };
-use model::{Level, cached, delivered, level};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},

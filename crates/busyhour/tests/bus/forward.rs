@@ -1,15 +1,12 @@
 //! Topics that are forwarded to others: which thread hands the events over, and who is
 //! woken meanwhile.
 
-#[path = "model/level.rs"]
-mod model;
-
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::{Delivery, Forward, Topic},
     pool::TaskPool,
     task::Overflow,
 };
-use model::{Level, cached, delivered, level};
 use std::{
     sync::{
         Arc,

@@ -1,9 +1,7 @@
 //! Events that a turn has taken from the queue and not yet delivered: how they count
 //! against the capacity, and who counts them when the deliveries end.
 
-#[path = "model/level.rs"]
-mod model;
-
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::{Delivery, EventStream, Topic},
     clock::{Clock, Instant, UnixTime},
@@ -11,7 +9,6 @@ use busyhour::{
     task::{Deliveries, Executor, Overflow, Rejected, Task},
 };
 use futures_core::Stream;
-use model::{Level, cached, delivered, level};
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,10 +1,7 @@
 //! When publishers wait for subscribers, and when they do not.
 
-#[path = "model/log.rs"]
-mod log;
-#[path = "model/level.rs"]
-mod model;
-
+use crate::log::{HERE, THERE, stepped_pool};
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::{Delivery, NodeId, Topic},
     clock::{Clock, UnixTime},
@@ -12,8 +9,6 @@ use busyhour::{
     task::Overflow,
     timer::Timers,
 };
-use log::{HERE, THERE, stepped_pool};
-use model::{Level, cached, delivered, level};
 use std::{
     sync::{
         Arc,

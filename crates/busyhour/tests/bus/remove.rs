@@ -1,10 +1,7 @@
 //! The caller of a clear is told of every loss, as a publisher is.
 
-#[path = "model/log.rs"]
-mod log;
-#[path = "model/level.rs"]
-mod model;
-
+use crate::log::stepped_pool;
+use crate::model::{Level, cached, delivered, level};
 use busyhour::{
     bus::{Delivery, Removed, Subscription, SubscriptionBuilder, Topic},
     clock::{Clock, UnixTime},
@@ -12,8 +9,6 @@ use busyhour::{
     task::Overflow,
     timer::Timers,
 };
-use log::stepped_pool;
-use model::{Level, cached, delivered, level};
 use std::{
     sync::{
         Arc,
