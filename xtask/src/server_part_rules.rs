@@ -32,7 +32,8 @@ pub const SERVER_PARTS: &[ServerPart] = &[
     ),
     part("MessageTap", "capture::message_tap", &[]),
     part("SpanSource", "spans", &["ServerClock"]),
-    part("Responder", "sip::responder", &["MessageTap"]),
+    part("Tenants", "tenant::tenants", &[]),
+    part("Responder", "sip::responder", &["MessageTap", "Tenants"]),
     part("Lookups", "dns::lookups", &["ServerClock"]),
     part(
         "Peers",
@@ -40,7 +41,6 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         &["ServerClock", "Responder", "Lookups"],
     ),
     part("LoadControl", "load::load_control", &[]),
-    part("Tenants", "tenant::tenants", &[]),
     part("AccountPolicy", "access::account_policy", &["Tenants"]),
     part("RegistrationLog", "stats::registration_log", &[]),
     part(

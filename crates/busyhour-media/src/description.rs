@@ -1,5 +1,5 @@
 use busyhour_sip::Message;
-use std::net::IpAddr;
+use std::{borrow::Cow, net::IpAddr};
 
 /// What a session description (RFC 8866) says of how its media travels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,16 +43,20 @@ impl Description {
         read
     }
 
-    /// That in the body of a message; `None` without one. A description among several parts
-    /// is not read.
+    /// That in the body of a message, decoded if it is compressed; `None` without one, or if it cannot be decoded or
+    /// becomes longer than [`DESCRIPTION_BYTES_MAX`]. A description among several parts is not read.
     pub fn of(message: &Message<'_>) -> Option<Self> {
-        body_of(message).map(Self::read)
+        body_of(message).as_deref().map(Self::read)
     }
 }
 
 /// The description in a message's body.
-pub(crate) fn body_of<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
-    let body = Some(message.body()).filter(|body| !body.is_empty())?;
-    let media = message.content_type().ok()??;
-    media.covers("application", "sdp").then_some(body)
+pub(crate) fn body_of<'a>(message: &Message<'a>) -> Option<Cow<'a, [u8]>> {
+    if message.body().is_empty() || !message.content_type().ok()??.covers("application", "sdp") {
+        return None;
+    }
+    message.decoded_body(DESCRIPTION_BYTES_MAX).ok()
 }
+
+/// A compressed description becomes no longer than this. A longer one would not fit into the datagram to the relay.
+pub const DESCRIPTION_BYTES_MAX: usize = 60_000;

@@ -16,7 +16,7 @@ mod relays;
 mod relayed_call;
 mod table;
 
-pub use description::Description;
+pub use description::{DESCRIPTION_BYTES_MAX, Description};
 pub use obstacle::Obstacle;
 pub use passing::{MediaActions, MediaWish, Outcome, Passing, Ready, Verdict};
 pub use relays::{MediaCounters, MediaStats, RelayConfig, RelayState, Relays};

@@ -85,7 +85,10 @@ impl<T> MediaTable<T> {
         out: &mut MediaActions<T>,
     ) -> Verdict<T> {
         let message = passing.message;
-        let description = body_of(message).and_then(|body| std::str::from_utf8(body).ok());
+        let body = body_of(message);
+        let description = body
+            .as_deref()
+            .and_then(|body| std::str::from_utf8(body).ok());
         let is_invite = message.method() == Some(Method::Invite);
         if self.calls.is_empty() && description.is_none() && !is_invite {
             return Verdict::Pass(ticket);

@@ -40,6 +40,7 @@ pub use compositor::publications::{
 pub use compositor::publish::{Publish, write_published};
 pub use device_dialogs::DeviceDialogs;
 pub use list::expansion::{Entry, TooManyResources, expand};
+pub use list::list_form::ListForm;
 pub use list::list_view::RESOURCE_BYTES;
 pub use list::recipients::read_recipients;
 pub use list::resource_list::{

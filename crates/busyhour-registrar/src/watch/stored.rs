@@ -15,7 +15,7 @@
 //! far as anybody knows, so all runs of this count are since; and it is written again at once, so that the next run of
 //! whichever count finds what was used in this one.
 
-use super::{Document, Elements, LineState, ListEntry, MessageSummary, NotifyRates};
+use super::{Document, Elements, LineState, ListEntry, ListForm, MessageSummary, NotifyRates};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub(super) struct StoredList {
     /// The entries that the SUBSCRIBE brought; none if the list is known by its URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) recipients: Option<Vec<ListEntry>>,
+    #[serde(default, skip_serializing_if = "ListForm::is_standard")]
+    pub(super) form: ListForm,
 }
 
 /// The texts of a dialog.

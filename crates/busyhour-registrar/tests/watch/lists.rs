@@ -192,6 +192,60 @@ fn a_list_goes_on_in_the_next_run_with_higher_versions() {
     lamps.assert_right();
 }
 
+/// What linphonec 5.1.65 was seen to need: another letter in Event, and the id of each part as it stands in `cid`.
+#[test]
+fn liblinphone_is_told_a_list_of_presence_as_it_reads_it() {
+    let told = |headers: &str| {
+        let mut lamps = Lamps::subscribe(2, headers);
+        lamps.list_is(2);
+        let first = lamps.watcher.poll().unwrap();
+        let stored = lamps.watcher.subscription.stored(RunNumber::OfServer(1));
+        lamps.watcher.subscription = busyhour_registrar::watch::Subscription::restore(
+            &stored,
+            |_| RunNumber::OfServer(2),
+            &WatchPolicy::default(),
+            busyhour_registrar::Advertised::default(),
+            super::at(600_000),
+            lamps.watcher.now,
+        )
+        .unwrap();
+        lamps.list_is(2);
+        [first, lamps.watcher.poll().unwrap()]
+    };
+    let ids = |notify: &str, name: &str| -> Vec<String> {
+        let pieces = notify.split(name).skip(1);
+        let end = |piece: &str| piece.find(['"', '\r']).unwrap();
+        pieces.map(|it| it[..end(it)].to_owned()).collect()
+    };
+    for agent in [
+        "Linphonec/5.1.65",
+        "LinphoneiOS/5.0 (x)",
+        "x (belle-sip/5.2.0)",
+    ] {
+        let headers = format!("Event: presence\r\nExpires: 600\r\nUser-Agent: {agent}");
+        for notify in told(&headers) {
+            assert_has(&notify, "\r\nEvent: Presence\r\n");
+            let parts = ids(&notify, "\r\nContent-Id: ");
+            assert_eq!(parts[1..], ids(&notify, " cid=\""), "{notify}");
+            assert_eq!(parts.len(), 3);
+        }
+    }
+    for headers in [
+        "Event: presence\r\nExpires: 600\r\nUser-Agent: Yealink SIP-T46S",
+        "Event: dialog\r\nExpires: 600\r\nUser-Agent: Linphonec/5.1.65",
+    ] {
+        let package = headers[7..].split('\r').next().unwrap();
+        for notify in told(headers) {
+            assert_has(&notify, &format!("\r\nEvent: {package}\r\n"));
+            let cids = ids(&notify, " cid=\"")
+                .into_iter()
+                .map(|id| format!("<{id}>"));
+            let parts = ids(&notify, "\r\nContent-ID: ");
+            assert_eq!(parts[1..], cids.collect::<Vec<_>>(), "{notify}");
+        }
+    }
+}
+
 #[test]
 fn rates_hold_changes_back_and_repeat_what_is_known() {
     let mut lamps = Lamps::subscribe(2, "Event: dialog;max-rate=0.5;min-rate=0.1");

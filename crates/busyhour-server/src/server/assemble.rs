@@ -108,7 +108,6 @@ pub(super) fn assemble(
     let numbers = (kept.ids, kept.runs);
     let persistence = Persistence::new(store, clock.clone(), numbers, waiting, routes);
     let persistence = Arc::new(persistence);
-    let responder = Arc::new(responder(&runtime, &config, &bounds, &secrets, network));
     let spans = Arc::new(SpanSource::new(
         &runtime,
         config.spans.as_ref(),
@@ -123,6 +122,8 @@ pub(super) fn assemble(
         &holders,
         authenticator.clone(),
     ));
+    let responder = responder(&runtime, &config, &bounds, &secrets, (network, &tenants));
+    let responder = Arc::new(responder);
     let domains = tenants.domains().clone();
     let accounts = Arc::new(accounts(&config, kept.accounts, &tenants));
     let log = Arc::new(registration_log(&runtime, &bounds, &secrets, &domains));
@@ -363,7 +364,7 @@ fn responder(
     config: &ServerConfig,
     bounds: &Bounds<'_>,
     secrets: &Secrets,
-    network: Arc<dyn Network>,
+    (network, tenants): (Arc<dyn Network>, &Arc<Tenants>),
 ) -> Responder {
     let transaction_seeds = ["answers", "answers again"].map(|table| secrets.seed(table));
     let transactions_max = config.limits.transactions_max;
@@ -384,7 +385,7 @@ fn responder(
         runtime.clone(),
         (network, Arc::new(tap)),
         Transactions::new(transactions_max, memory, transaction_seeds),
-        Holders::new(secrets.seed("holders")),
+        (Holders::new(secrets.seed("holders")), tenants.clone()),
         Unproven::new(config.limits.unproven_per_second),
         (secrets.seed("refusals for too much load"), is_open(config)),
     )

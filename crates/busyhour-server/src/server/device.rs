@@ -47,11 +47,12 @@ mod rare;
 use self::{
     device_context::DeviceContext,
     device_request::{DeviceRequest, Iax2InboundRequest},
-    draft::{Answer, Draft, RegistrationDraft},
+    draft::{Answer, DOMAIN_FULL, Draft, RegistrationDraft, is_visible},
     rare::{MoreRare, Rare},
 };
 use super::{
     change::record::RegistrationEvent, load::shares::Holder, sip::inbound_request::InboundRequest,
+    tenant::tenant_quota::TenantQuota,
 };
 use busyhour::{
     bus::Name,
@@ -60,8 +61,7 @@ use busyhour::{
 };
 use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::{
-    Binding, BindingChange, Bindings, Now, Reach, Refusal, Registration, SILENCE_MAX, Tally,
-    Update,
+    Binding, BindingChange, Bindings, Now, Reach, Refusal, Registration, SILENCE_MAX, Update,
     watch::{MessageSummary, Publications, Published},
     write_answer,
 };
@@ -261,7 +261,7 @@ impl Device {
         let (flow, transaction) = (inbound.flow, inbound.transaction);
         match self.draft(context, &state.bindings, &message, &inbound) {
             Ok(Some((draft, _))) if !self.charge_contacts(context, state, &draft.bindings) => {
-                let refusal = Refusal::Forbidden("Domain Has Its Contacts");
+                let refusal = Refusal::Forbidden(DOMAIN_FULL);
                 drop(draft);
                 context.refuse_registration(&message, flow, transaction, &refusal);
                 drop(message);
@@ -297,14 +297,20 @@ impl Device {
             state
                 .bindings
                 .update_iax2(registration, policy, context.clock.moment(), &mut next_id);
-        let Ok(update) = update else {
-            inbound.span.answered(403);
-            context
-                .log
-                .iax2_forbidden(&self.aor, registration.flow, "Too Many Contacts");
-            return context
-                .iax2
-                .conclude(&inbound.call, &RequestOutcome::Forbidden);
+        let update = match update {
+            Ok(update) if self.charge_contacts(context, state, &update.bindings) => Ok(update),
+            Ok(_) => Err(DOMAIN_FULL),
+            Err(_) => Err("Too Many Contacts"),
+        };
+        let update = match update {
+            Ok(update) => update,
+            Err(reason) => {
+                inbound.span.answered(403);
+                (context.log).iax2_forbidden(&self.aor, registration.flow, reason);
+                return context
+                    .iax2
+                    .conclude(&inbound.call, &RequestOutcome::Forbidden);
+            }
         };
         let verdict = match registration.granted_s(policy) {
             0 => RequestOutcome::Released,
@@ -397,7 +403,8 @@ impl Device {
         if let Err(excess) = context.persistence.charge(self.holder, change_count) {
             if let Some((flow, _)) = pending.device_request.way() {
                 let account = Some(context.accounts.account_of(&self.aor));
-                context.responder.count_excess(excess, flow, account);
+                let quota = TenantQuota::OtherShare;
+                (context.responder).count_excess(excess, quota, flow, account);
             }
             return context.give_up_request(&pending.device_request);
         }
@@ -506,6 +513,7 @@ impl Device {
             (Draft::Publication(_) | Draft::Removal(_), _) => return,
         };
         self.hold(context, state, draft.bindings);
+        self.count_registration(context);
         let mut lost = None;
         match draft.answer {
             Answer::Sip(transaction, flow, answer) => {
@@ -678,18 +686,6 @@ fn end_of_life(context: &DeviceContext, is_revoked: bool) -> Instant {
         true => Instant::FAR_FUTURE,
         false => context.clock.now(),
     }
-}
-
-/// Whether watchers see a difference: a refresh makes none.
-fn is_visible(update: &Update) -> bool {
-    let puts = |change: &BindingChange| matches!(change, BindingChange::Put { .. });
-    let Tally {
-        added,
-        removed,
-        returned,
-        ..
-    } = update.tally;
-    added + removed + returned > 0 || update.changes.iter().any(puts)
 }
 
 #[cfg(test)]

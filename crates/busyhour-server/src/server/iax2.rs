@@ -9,6 +9,7 @@ use super::{
         device_request::{DeviceRequest, Iax2InboundRequest},
         flows::ack_of_pong,
     },
+    tenant::tenant_quota::TenantQuota,
 };
 use busyhour::buffer::Buffer;
 use busyhour_iax2::{CallId, Credentials, Policy, Request, RequestKind, RequestOutcome};
@@ -68,6 +69,11 @@ impl Core {
         {
             return self.iax2.conclude(&call, &RequestOutcome::Failed);
         }
+        let now = self.clock.now();
+        let tenant = self.tenants.of_aor(aor);
+        if tenant.is_some_and(|tenant| !tenant.admits_registration(now)) {
+            return self.iax2.conclude(&call, &RequestOutcome::Failed);
+        }
         let flow = registration.flow;
         let holder = self.holder(flow, Some(&registration.username));
         match self.devices.open(&registration.aor, holder) {
@@ -89,8 +95,12 @@ impl Core {
                 self.devices.push_to_device(&device, request);
             }
             Err(excess) => {
-                self.responder
-                    .count_excess(excess, flow, Some(&registration.username));
+                self.responder.count_excess(
+                    excess,
+                    TenantQuota::OtherShare,
+                    flow,
+                    Some(&registration.username),
+                );
                 self.iax2.conclude(&call, &RequestOutcome::Failed);
             }
         }

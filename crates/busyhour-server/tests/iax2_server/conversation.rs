@@ -31,7 +31,7 @@ fn vouched(host: &mut Host, from: SocketAddr, call: u16, user: &str, subclass: u
 }
 
 /// The frame that answers a challenge.
-fn proof(regauth: &Wire, user: &str, password: &str, subclass: u8) -> Wire {
+pub fn proof(regauth: &Wire, user: &str, password: &str, subclass: u8) -> Wire {
     assert_eq!(regauth.subclass, REGAUTH);
     assert_eq!(regauth.element(IE_AUTHMETHODS), Some(&[0, 2][..]));
     let result = md5_result(&regauth.text(IE_CHALLENGE), password);
@@ -62,7 +62,7 @@ fn ack(of: &Wire, oseq: u8) -> Wire {
 
 /// Lets the call go on until the server sends its challenge; returns the
 /// REGAUTH.
-fn challenged(host: &mut Host, from: SocketAddr, call: u16, user: &str) -> Wire {
+pub fn challenged(host: &mut Host, from: SocketAddr, call: u16, user: &str) -> Wire {
     let frame = vouched(host, from, call, user, REGREQ);
     host.ask_one(from, &frame)
 }

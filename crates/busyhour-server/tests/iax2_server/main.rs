@@ -10,6 +10,7 @@ mod device;
 mod exchange;
 mod faults;
 mod host;
+mod quotas;
 #[path = "../sim/random.rs"]
 mod random;
 #[path = "../webhooks/scripted.rs"]

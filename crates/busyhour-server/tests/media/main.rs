@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod compressed;
 mod forking;
 mod relays;
 

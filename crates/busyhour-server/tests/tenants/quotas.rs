@@ -71,7 +71,16 @@ fn a_domain_has_what_its_quotas_allow_and_shows_it() {
         ("contact_count", 3),
         ("watcher_count", 2),
         ("call_count", 1),
-        ("refused", 4),
+        ("refused", 5),
+        ("refused_accounts", 1),
+        ("refused_contacts", 1),
+        ("refused_registrations", 0),
+        ("refused_watchers", 2),
+        ("refused_calls", 1),
+        ("refused_memory", 0),
+        ("refused_other_share", 0),
+        // Not the one with a contact too many.
+        ("registrations", 4),
     ] {
         assert_eq!(used[field], wanted, "{field} in {used}");
     }
@@ -86,6 +95,8 @@ fn a_domain_has_what_its_quotas_allow_and_shows_it() {
     );
     let metrics = server.get("/metrics");
     let line = "busyhour_tenants_contacts{name=\"a.example\"} 3";
+    assert!(metrics.contains(line), "{metrics}");
+    let line = "busyhour_tenants_refused_contacts_total{name=\"a.example\"} 1";
     assert!(metrics.contains(line), "{metrics}");
     // More is allowed: at once.
     let more = json!({"max_contacts": 9});
@@ -110,6 +121,9 @@ fn registrations_of_a_domain_have_a_rate() {
     }
     let u1 = Telephone::new(&server, "u1@a.example", "secret");
     assert_eq!(u1.registers(), 503);
+    let (_, used) = api.get("/api/tenants/a.example");
+    assert_eq!(used["refused_registrations"], 1, "{used}");
+    assert_eq!(used["registrations"], 0, "{used}");
     assert_eq!(
         Telephone::new(&server, "v1@b.example", "secret").registers(),
         200

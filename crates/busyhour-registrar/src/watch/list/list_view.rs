@@ -10,7 +10,7 @@
 
 use super::rlmi::write_announced;
 use crate::watch::{
-    ListedResource, Package, ResourceList, ResourceStanding, ResourceStates, Told,
+    ListForm, ListedResource, Package, ResourceList, ResourceStanding, ResourceStates, Told,
     list::{index_queue::IndexQueue, rlmi::Multipart},
 };
 use std::{
@@ -60,6 +60,7 @@ pub(in crate::watch) struct ListWriting<'b> {
     pub(in crate::watch) boundary: &'b str,
     /// NOTIFYs of the subscription before this one.
     pub(in crate::watch) version: u32,
+    pub(in crate::watch) form: ListForm,
     /// Bytes for the body; it has one resource at least.
     pub(in crate::watch) len_max: usize,
     /// A body without resources is wanted rather than none.
@@ -110,7 +111,7 @@ impl ListView {
     /// The next body; `None` if no resource shows anything new.
     pub(in crate::watch) fn write(&mut self, writing: ListWriting<'_>) -> Option<ListBody> {
         let list = self.list.clone();
-        let mut multipart = Multipart::new(&list, writing.boundary, writing.version);
+        let mut multipart = Multipart::new(&list, writing.boundary, writing.version, writing.form);
         self.last.is_full = self.is_full_owed;
         self.last.places.clear();
         let mut piece = Piece::default();

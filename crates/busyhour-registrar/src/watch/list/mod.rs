@@ -5,5 +5,6 @@ pub(in crate::watch) mod resource_list;
 pub(in crate::watch) mod expansion;
 pub(in crate::watch) mod recipients;
 pub(in crate::watch) mod index_queue;
+pub(in crate::watch) mod list_form;
 pub(in crate::watch) mod rlmi;
 pub(in crate::watch) mod list_view;

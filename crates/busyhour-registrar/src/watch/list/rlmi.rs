@@ -1,7 +1,9 @@
 //! The body of a NOTIFY for a list: `multipart/related`, of which the root says which resources
 //! follow (RLMI, RFC 4662 §5), and a part for each state.
 
-use crate::watch::{ListedResource, Package, ResourceList, ResourceStanding, body::xml::Escaped};
+use crate::watch::{
+    ListForm, ListedResource, Package, ResourceList, ResourceStanding, body::xml::Escaped,
+};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io::Write,
@@ -12,6 +14,7 @@ pub(in crate::watch) struct Multipart<'l> {
     list: &'l ResourceList,
     boundary: &'l str,
     version: u32,
+    form: ListForm,
     /// The elements of the root part.
     resources: Vec<u8>,
     parts: Vec<u8>,
@@ -20,11 +23,17 @@ pub(in crate::watch) struct Multipart<'l> {
 impl<'l> Multipart<'l> {
     /// `version` counts the NOTIFYs of the subscription; nothing in a part may begin a line with
     /// the `boundary`.
-    pub(in crate::watch) fn new(list: &'l ResourceList, boundary: &'l str, version: u32) -> Self {
+    pub(in crate::watch) fn new(
+        list: &'l ResourceList,
+        boundary: &'l str,
+        version: u32,
+        form: ListForm,
+    ) -> Self {
         Self {
             list,
             boundary,
             version,
+            form,
             resources: Vec::new(),
             parts: Vec::new(),
         }
@@ -52,13 +61,14 @@ impl<'l> Multipart<'l> {
             list,
             boundary,
             version,
+            form,
             ..
         } = self;
+        let id = form.content_id(format_args!("rlmi.{version}@busyhour"));
         // Writing to a Vec can't fail.
         let _ = write!(
             out,
-            "--{boundary}\r\nContent-Transfer-Encoding: binary\r\n\
-             Content-ID: <rlmi.{version}@busyhour>\r\n\
+            "--{boundary}\r\nContent-Transfer-Encoding: binary\r\n{id}\r\n\
              Content-Type: application/rlmi+xml;charset=\"UTF-8\"\r\n\r\n\
              <?xml version=\"1.0\" encoding=\"UTF-8\"?>\r\n\
              <list xmlns=\"urn:ietf:params:xml:ns:rlmi\" uri=\"{}\" version=\"{version}\" \
@@ -119,12 +129,12 @@ impl<'l> Multipart<'l> {
         number: u32,
         body: &[u8],
     ) {
+        let id = format_args!("{number}.{}@busyhour", self.version);
         let _ = write!(
             out,
-            "\r\n--{}\r\nContent-Transfer-Encoding: binary\r\n\
-             Content-ID: <{number}.{}@busyhour>\r\nContent-Type: {}\r\n\r\n",
+            "\r\n--{}\r\nContent-Transfer-Encoding: binary\r\n{}\r\nContent-Type: {}\r\n\r\n",
             self.boundary,
-            self.version,
+            self.form.content_id(id),
             package.content_type()
         );
         out.extend_from_slice(body);

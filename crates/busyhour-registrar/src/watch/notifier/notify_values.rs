@@ -1,6 +1,6 @@
 //! What a NOTIFY says of its subscription: Event and Subscription-State.
 
-use crate::watch::{NotifyRates, Package, WatcherEvent};
+use crate::watch::{NotifyRates, WatcherEvent};
 use busyhour::clock::Instant;
 use std::fmt::{self, Display, Formatter};
 
@@ -44,9 +44,9 @@ pub(in crate::watch) enum Phase {
     Over(End),
 }
 
-/// The value of Event.
+/// The value of Event: a package and an id.
 pub(in crate::watch) struct EventValue<'s>(
-    pub(in crate::watch) Package,
+    pub(in crate::watch) &'s str,
     pub(in crate::watch) Option<&'s str>,
 );
 
@@ -62,7 +62,7 @@ pub(in crate::watch) struct StateValue {
 
 impl Display for EventValue<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.name())?;
+        f.write_str(self.0)?;
         match self.1 {
             Some(id) => write!(f, ";id={id}"),
             None => Ok(()),

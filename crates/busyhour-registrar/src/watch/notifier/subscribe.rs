@@ -1,7 +1,7 @@
 //! Reading a SUBSCRIBE.
 
 use crate::registrar::{EVENTLIST, RECIPIENT_LIST, Refusal, check_require_beside};
-use crate::watch::{NotifyRates, Package, WatchPolicy, notifier::notify_len::NotifyLen};
+use crate::watch::{ListForm, NotifyRates, Package, WatchPolicy, notifier::notify_len::NotifyLen};
 use busyhour_sip::{Contacts, Event, Flow, HeaderName, Message, SipUri};
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub struct Subscribe<'a> {
     pub rates: NotifyRates,
     /// It can be told the states of a list (RFC 4662 §4.2).
     pub supports_lists: bool,
+    /// How it reads them.
+    pub list_form: ListForm,
     /// The watcher's Contact URI: where NOTIFY requests are addressed.
     pub target: &'a str,
     /// Our URI in the dialog, as written in To; what is watched stands in the
@@ -80,6 +82,7 @@ impl<'a> Subscribe<'a> {
             notify_len: NotifyLen::of(policy),
             rates,
             supports_lists: supports_lists(message),
+            list_form: ListForm::of(message, package),
             target: target.text,
             to: to.uri_text,
             to_tag: to.tag(),

@@ -4,8 +4,9 @@ mod notify_writing;
 
 use crate::registrar::{Advertised, Refusal, seconds};
 use crate::watch::{
-    DeviceState, Dialog, End, ListEntry, ListedWatcher, NoBuffer, NotRestored, NotifyRates,
-    Package, ResourceList, ResourceStates, State, Subscribe, Transmission, WatchPolicy,
+    DeviceState, Dialog, End, ListEntry, ListForm, ListedWatcher, NoBuffer, NotRestored,
+    NotifyRates, Package, ResourceList, ResourceStates, State, Subscribe, Transmission,
+    WatchPolicy,
     body::reginfo::ToldContacts,
     list::list_view::ListView,
     notifier::{
@@ -62,6 +63,8 @@ pub struct Subscription {
     version: u32,
     /// What was told of a registration.
     told_contacts: ToldContacts,
+    /// How a list is written for it.
+    list_form: ListForm,
     /// `None` if it watches one resource.
     list: Option<Box<WatchedList>>,
     /// `None` if it tells something else than watchers.
@@ -108,6 +111,7 @@ impl Subscription {
             is_heard: false,
             version: 0,
             told_contacts: ToldContacts::default(),
+            list_form: subscribe.list_form,
             list: None,
             watchers: WatcherInfoView::of(subscribe),
         };
@@ -159,6 +163,7 @@ impl Subscription {
             // Each NOTIFY has counted both up, so this is higher than the last one, too.
             version: dialog.last_cseq(),
             told_contacts: ToldContacts::default(),
+            list_form: (stored.list.as_ref()).map_or(ListForm::Standard, |list| list.form),
             list: stored.list.map(|list| {
                 let recipients = list.recipients.map(Arc::from);
                 Box::new(WatchedList::new(recipients, policy))
@@ -250,6 +255,7 @@ impl Subscription {
             rates,
             list: self.list.as_ref().map(|list| StoredList {
                 recipients: list.recipients.as_ref().map(|entries| entries.to_vec()),
+                form: self.list_form,
             }),
             dialog: dialog.stored(run),
         };

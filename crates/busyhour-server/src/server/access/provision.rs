@@ -1,6 +1,6 @@
 //! Accounts of the store, seen and changed while the server runs.
 
-use crate::server::Server;
+use crate::server::{Server, tenant::tenant_quota::TenantQuota};
 use busyhour_store::{Account, AccountEntry, AccountView, Change, Completion, Refused};
 use thiserror::Error;
 
@@ -134,11 +134,15 @@ impl Server {
             return Err(AccountError::Entry(reason));
         }
         let state = domain.and_then(|domain| self.core.tenants.find(domain));
-        let max = state.and_then(|state| state.config.max_accounts);
-        match max.filter(|max| known.is_none() && directory.count_of(realm) as u64 >= *max) {
-            Some(max) => Err(AccountError::Full(max)),
-            None => Ok(account),
+        let state = state.filter(|_| known.is_none());
+        if let Some(state) = state
+            && let Some(max) = state.config.max_accounts
+            && directory.count_of(realm) as u64 >= max
+        {
+            state.note_refused(TenantQuota::Accounts);
+            return Err(AccountError::Full(max));
         }
+        Ok(account)
     }
 
     /// An alias must not be somebody else's name.

@@ -63,6 +63,14 @@ pub(super) enum Parties {
 }
 
 impl Parties {
+    /// All that are known.
+    pub(super) fn all(&self) -> &[Party] {
+        match self {
+            Self::Outside(caller, _) => std::slice::from_ref(caller),
+            Self::Within(both, _) => both,
+        }
+    }
+
     /// The caller of a request outside of a dialog.
     pub(super) fn caller(&self) -> Option<Party> {
         match self {

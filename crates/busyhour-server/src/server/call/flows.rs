@@ -5,7 +5,9 @@ use super::{
     calls::{Calls, SHARDS},
     target::NameLookup,
 };
-use crate::server::{device::Device, peer::peers::party_of_domain};
+use crate::server::{
+    device::Device, peer::peers::party_of_domain, tenant::tenant_quota::TenantQuota,
+};
 use busyhour::bus::Name;
 use busyhour_proxy::{
     Answer, Outbound, Target, TransactionId,
@@ -38,7 +40,8 @@ impl Calls {
             .lookups
             .locate(name, transports, holder, Box::new(told));
         if let Err(excess) = begun {
-            let refusal = self.responder.no_room(excess, from, account.as_deref());
+            let refusal =
+                (self.responder).no_room(excess, TenantQuota::OtherShare, from, account.as_deref());
             self.answer(index, transaction, refusal.status(), refusal.reason());
         }
     }

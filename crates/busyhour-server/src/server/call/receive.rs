@@ -1,6 +1,7 @@
 //! Requests for the proxy, on the network's threads: checked, located and handed to their
 //! call.
 
+mod describing;
 mod locating;
 mod refusing;
 mod shedding;
@@ -16,6 +17,7 @@ use crate::server::{
     load::shares::{Excess, Holder},
     peer::trusted_peer::TrustedPeer,
     sip::receive::Request,
+    tenant::tenant_quota::TenantQuota,
 };
 use busyhour::{buffer::Buffer, bus::Name};
 use busyhour_proxy::{
@@ -150,7 +152,12 @@ impl Core {
             }
         };
         let mut way = way;
-        if let Err(refusal) = self.wake(&mut way.located, way.holder) {
+        let passes = match is_ack {
+            true => Ok(()),
+            false => self.check_description(message, &way),
+        };
+        let passes = passes.and_then(|()| self.wake(&mut way.located, way.holder));
+        if let Err(refusal) = passes {
             let proven = way.parties.caller().map(|caller| (caller, way.holder));
             self.record_refused(request, refusal.status(), proven.as_ref());
             return self.refuse_call(request, &refusal);
@@ -190,7 +197,8 @@ impl Core {
             }
             Err(reason) => {
                 if reason == NoRoom::Share {
-                    (self.responder).count_excess(Excess::Share, request.flow, account);
+                    let quota = TenantQuota::Memory;
+                    (self.responder).count_excess(Excess::Share, quota, request.flow, account);
                 }
                 let refusal = self.responder.overloaded();
                 let proven = (Party::nobody(request.flow), holder);

@@ -11,6 +11,7 @@ use crate::server::{
     settings::mailboxes::Mailboxes,
     sip::{inbound_request::InboundRequest, responder::Responder, transactions::TransactionKey},
     stats::{PublishStats, counters::PublishCounters},
+    tenant::tenant_quota::TenantQuota,
 };
 use busyhour::{buffer::Buffer, bus::Name};
 use busyhour_registrar::{
@@ -103,7 +104,12 @@ impl Compositor {
         let is_of_mailbox = package == Package::MessageSummary && publish.document.is_some();
         if is_of_mailbox && !self.mailboxes.has_room_for(device) {
             let account = Some(self.mailboxes.account_of(device));
-            return Err(self.responder.no_room(Excess::Whole, inbound.flow, account));
+            return Err((self.responder).no_room(
+                Excess::Whole,
+                TenantQuota::OtherShare,
+                inbound.flow,
+                account,
+            ));
         }
         let mut new = || self.new_etag();
         let (count_max, now) = (self.per_device_max, self.clock.now());
@@ -134,8 +140,9 @@ impl Compositor {
     ) -> Result<ReservedPublication, Refusal> {
         let taken = self.places.take(holder, 1);
         taken.map_err(|excess| {
+            let account = Some(self.mailboxes.account_of(device));
             self.responder
-                .no_room(excess, flow, Some(self.mailboxes.account_of(device)))
+                .no_room(excess, TenantQuota::OtherShare, flow, account)
         })?;
         Ok(ReservedPublication {
             places: self.places.clone(),

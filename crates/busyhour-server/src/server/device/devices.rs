@@ -19,6 +19,7 @@ use crate::server::{
         queues::SerializerListing,
         serializer_kind::{KindOptions, SerializerKind},
     },
+    tenant::tenant_quota::TenantQuota,
 };
 use busyhour::{clock::Instant, runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_cluster::{PARTITION_COUNT, Partition};
@@ -325,7 +326,8 @@ impl DeviceContext {
         match self.open(aor, holder) {
             Ok(device) => self.push_to_device(&device, device_request),
             Err(excess) => {
-                let refusal = self.responder.no_room(excess, flow, Some(account));
+                let refusal =
+                    (self.responder).no_room(excess, TenantQuota::OtherShare, flow, Some(account));
                 self.reject_or_drop_request(&device_request, &refusal);
             }
         }

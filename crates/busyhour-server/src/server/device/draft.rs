@@ -7,7 +7,7 @@ use super::{
 use crate::server::sip::transactions::TransactionKey;
 use busyhour::buffer::Buffer;
 use busyhour_iax2::{CallId, RequestOutcome};
-use busyhour_registrar::{Bindings, Tally};
+use busyhour_registrar::{BindingChange, Bindings, Tally, Update};
 use busyhour_sip::Flow;
 
 /// What holds once the change is durable.
@@ -68,6 +68,16 @@ impl Device {
         true
     }
 
+    /// A registration was accepted, which its domain shows.
+    pub(super) fn count_registration(&self, context: &DeviceContext) {
+        let tenants = &context.accounts.tenants;
+        if tenants.domains().have_tenants()
+            && let Some(tenant) = tenants.of_aor(&self.aor)
+        {
+            tenant.registered();
+        }
+    }
+
     /// Its domain is charged for the contacts that it has.
     pub(super) fn settle_contacts(&self, context: &DeviceContext, state: &mut DeviceInner) {
         let tenants = &context.accounts.tenants;
@@ -82,3 +92,18 @@ impl Device {
         }
     }
 }
+
+/// Whether watchers see a difference: a refresh makes none.
+pub(super) fn is_visible(update: &Update) -> bool {
+    let puts = |change: &BindingChange| matches!(change, BindingChange::Put { .. });
+    let Tally {
+        added,
+        removed,
+        returned,
+        ..
+    } = update.tally;
+    added + removed + returned > 0 || update.changes.iter().any(puts)
+}
+
+/// Why a registration is refused whose contacts would be too many for its domain.
+pub(super) const DOMAIN_FULL: &str = "Domain Has Its Contacts";

@@ -14,6 +14,7 @@ use crate::server::{
         shares::{Cells, Excess, Holders},
     },
     stats::counters::TrafficCounters,
+    tenant::{tenant_quota::TenantQuota, tenants::Tenants},
 };
 use busyhour::{
     buffer::{Buffer, BufferPool},
@@ -48,6 +49,7 @@ pub(in crate::server) struct Responder {
     tap: Arc<MessageTap>,
     transactions: Transactions,
     holders: Holders,
+    tenants: Arc<Tenants>,
     unproven: Unproven,
     /// Who was refused for a share.
     over_share: HeavyHitters,
@@ -64,7 +66,7 @@ impl Responder {
         runtime: Runtime,
         (network, tap): (Arc<dyn Network>, Arc<MessageTap>),
         transactions: Transactions,
-        holders: Holders,
+        (holders, tenants): (Holders, Arc<Tenants>),
         unproven: Unproven,
         (shed_seed, is_open): (u64, bool),
     ) -> Self {
@@ -81,6 +83,7 @@ impl Responder {
             tap,
             transactions,
             holders,
+            tenants,
             unproven,
             over_share: HeavyHitters::default(),
             not_answered: HeavyHitters::default(),
@@ -383,17 +386,19 @@ impl Responder {
     pub(in crate::server) fn no_room(
         &self,
         excess: Excess,
+        quota: TenantQuota,
         flow: Flow,
         account: Option<&str>,
     ) -> Refusal {
-        self.count_excess(excess, flow, account);
+        self.count_excess(excess, quota, flow, account);
         self.overloaded()
     }
 
-    /// Counts a refusal for lack of room, and notes its holder.
+    /// Counts a refusal for lack of room, and notes its holder; for its domain it is of this quota.
     pub(in crate::server) fn count_excess(
         &self,
         excess: Excess,
+        quota: TenantQuota,
         flow: Flow,
         account: Option<&str>,
     ) {
@@ -401,6 +406,7 @@ impl Responder {
             Excess::Whole => self.traffic.refused_table_full.increment(),
             Excess::Share => {
                 self.traffic.refused_share.increment();
+                self.tenants.note_refused(quota, account);
                 let source = source_of(flow.remote.ip());
                 self.over_share.note(source, account.unwrap_or(""));
             }

@@ -9,7 +9,8 @@ use super::{
 use crate::server::{
     core::Core,
     device::device_request::DeviceRequest,
-    load::shares::{Excess, Holder},
+    load::shares::Holder,
+    tenant::tenant_quota::TenantQuota,
     watcher::{
         Watcher,
         list_watching::{ResolvedList, lamps_of},
@@ -133,7 +134,10 @@ impl Core {
             return Ok(());
         };
         let device = self.devices.open(aor, holder);
-        let device = device.map_err(|excess| self.no_room(excess, request.flow, account))?;
+        let device = device.map_err(|excess| {
+            let quota = TenantQuota::OtherShare;
+            self.responder.no_room(excess, quota, request.flow, account)
+        })?;
         self.devices
             .push_to_device(&device, device_request(inbound));
         Ok(())
@@ -265,7 +269,8 @@ impl Core {
         };
         let mut span = inbound.span.take();
         let mut no_room = |excess| {
-            let refusal = self.no_room(excess, flow, account.as_deref());
+            let quota = TenantQuota::Watchers;
+            let refusal = (self.responder).no_room(excess, quota, flow, account.as_deref());
             span.answered(refusal.status().code());
             refusal
         };
@@ -320,14 +325,11 @@ impl Core {
                 self.responder.traffic.retransmissions_absorbed.increment();
                 Ok(None)
             }
-            Begun::Refused(excess) => Err(self.no_room(excess, request.flow, account)),
+            Begun::Refused(excess) => {
+                let quota = TenantQuota::Memory;
+                Err((self.responder).no_room(excess, quota, request.flow, account))
+            }
         }
-    }
-
-    /// Counts what was refused to an account and its domain.
-    fn no_room(&self, excess: Excess, flow: Flow, account: Option<&str>) -> Refusal {
-        self.tenants.note_refused(account);
-        self.responder.no_room(excess, flow, account)
     }
 
     /// The server is not a proxy, so it refuses a request for another domain (RFC 3261

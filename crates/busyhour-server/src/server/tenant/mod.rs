@@ -3,6 +3,7 @@
 pub(in crate::server) mod tenant_refusal;
 pub(in crate::server) mod tenant_config;
 pub(in crate::server) mod registration_rate;
+pub(in crate::server) mod tenant_quota;
 pub(in crate::server) mod tenants;
 pub(in crate::server) mod call_count;
 pub(in crate::server) mod tenant_view;

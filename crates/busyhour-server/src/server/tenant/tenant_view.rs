@@ -33,8 +33,22 @@ pub struct TenantUse {
     pub memory_bytes: u64,
     /// Registrations that were accepted for it.
     pub registrations: u64,
-    /// Requests that were refused since it has its share or its quota.
+    /// What was refused since it has its quota or its share: the sum of the following.
     pub refused: u64,
+    /// Accounts beyond `max_accounts`.
+    pub refused_accounts: u64,
+    /// Registrations with contacts beyond `max_contacts`.
+    pub refused_contacts: u64,
+    /// Registrations beyond `registrations_per_second`.
+    pub refused_registrations: u64,
+    /// Subscriptions beyond `max_watchers` or its share.
+    pub refused_watchers: u64,
+    /// Calls beyond `max_calls`.
+    pub refused_calls: u64,
+    /// Requests beyond `memory_kib` or its share of the memory and places of requests.
+    pub refused_memory: u64,
+    /// Requests beyond its share of anything else.
+    pub refused_other_share: u64,
 }
 
 /// What one domain has, for the statistics.

@@ -7,6 +7,7 @@
 use super::{
     registration_rate::RegistrationRate,
     tenant_config::TenantConfig,
+    tenant_quota::{QuotaCounters, TenantQuota},
     tenant_refusal::TenantRefusal,
     tenant_view::{TenantUse, TenantView},
 };
@@ -63,7 +64,7 @@ struct Gauges {
     contacts: AtomicU64,
     calls: AtomicU64,
     registrations: Counter,
-    refused: Counter,
+    refused: QuotaCounters,
     rate: RegistrationRate,
 }
 
@@ -260,11 +261,11 @@ impl Tenants {
         self.table().get(name).cloned()
     }
 
-    /// A request of an account was refused for lack of room.
-    pub(in crate::server) fn note_refused(&self, account: Option<&str>) {
+    /// A request of an account was refused since it, or its domain, has its share.
+    pub(in crate::server) fn note_refused(&self, quota: TenantQuota, account: Option<&str>) {
         let domain = account.and_then(|account| account.rsplit_once('@'));
         if let Some(tenant) = domain.and_then(|(_, domain)| self.find(domain)) {
-            tenant.note_refused();
+            tenant.note_refused(quota);
         }
     }
 
@@ -309,20 +310,31 @@ impl TenantState {
         self.authenticator.as_ref()
     }
 
-    /// Whether one more registration may be accepted now; counted if not.
+    /// Whether one more registration may be made now; counted if not.
     pub(in crate::server) fn admits_registration(&self, now: Instant) -> bool {
         let rate = self.config.registrations_per_second;
         let is_admitted = rate.is_none_or(|rate| self.gauges.rate.take(rate, now));
-        match is_admitted {
-            true => self.gauges.registrations.increment(),
-            false => self.gauges.refused.increment(),
+        if !is_admitted {
+            self.note_refused(TenantQuota::Registrations);
         }
         is_admitted
     }
 
+    /// A registration was accepted.
+    pub(in crate::server) fn registered(&self) {
+        self.gauges.registrations.increment();
+    }
+
     /// Charges so many contacts; `false` if that is too much.
     pub(in crate::server) fn take_contacts(&self, count: u64) -> bool {
-        self.take(&self.gauges.contacts, count, self.config.max_contacts)
+        let (contacts, bound) = (&self.gauges.contacts, self.config.max_contacts);
+        let before = contacts.fetch_add(count, Ordering::Relaxed);
+        let fits = bound.is_none_or(|bound| before + count <= bound);
+        if !fits {
+            contacts.fetch_sub(count, Ordering::Relaxed);
+            self.note_refused(TenantQuota::Contacts);
+        }
+        fits
     }
 
     /// As many contacts more or less as the two differ, whatever the quota is.
@@ -334,9 +346,9 @@ impl TenantState {
         }
     }
 
-    /// A request was refused since the domain, or one of its accounts, has its share.
-    pub(in crate::server) fn note_refused(&self) {
-        self.gauges.refused.increment();
+    /// Something was refused since the domain, or one of its accounts, has as much of it as it may.
+    pub(in crate::server) fn note_refused(&self, quota: TenantQuota) {
+        self.gauges.refused.note(quota);
     }
 
     /// Whether one of its accounts may begin a call; counted if not. Calls that are checked at
@@ -345,7 +357,7 @@ impl TenantState {
         let calls = self.gauges.calls.load(Ordering::Relaxed);
         let is_admitted = self.config.max_calls.is_none_or(|bound| calls < bound);
         if !is_admitted {
-            self.gauges.refused.increment();
+            self.note_refused(TenantQuota::Calls);
         }
         is_admitted
     }
@@ -358,16 +370,6 @@ impl TenantState {
         give_back(&self.gauges.calls, 1);
     }
 
-    fn take(&self, gauge: &AtomicU64, count: u64, bound: Option<u64>) -> bool {
-        let before = gauge.fetch_add(count, Ordering::Relaxed);
-        let fits = bound.is_none_or(|bound| before + count <= bound);
-        if !fits {
-            gauge.fetch_sub(count, Ordering::Relaxed);
-            self.gauges.refused.increment();
-        }
-        fits
-    }
-
     /// What this table knows of what it has; the rest is of other parts.
     pub(in crate::server) fn view(&self) -> TenantView {
         TenantView {
@@ -378,8 +380,7 @@ impl TenantState {
                 contact_count: self.gauges.contacts.load(Ordering::Relaxed),
                 call_count: self.gauges.calls.load(Ordering::Relaxed),
                 registrations: self.gauges.registrations.get(),
-                refused: self.gauges.refused.get(),
-                ..TenantUse::default()
+                ..self.gauges.refused.view()
             },
         }
     }
@@ -462,6 +463,7 @@ mod tests {
         assert!(state.take_contacts(1));
         let used = state.view().used;
         assert_eq!((used.contact_count, used.refused), (4, 1));
+        assert_eq!(used.refused_contacts, 1);
         assert_eq!(
             tenants.of_realm("a.example").unwrap().config.name,
             "a.example"

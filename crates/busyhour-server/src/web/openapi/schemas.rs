@@ -306,7 +306,7 @@ pub(super) fn resource_list_entry() -> Value {
 
 pub(super) fn tenant() -> Value {
     object(
-        10,
+        17,
         &[
             ("name", text()),
             ("configured", json!({ "type": "boolean" })),
@@ -318,6 +318,13 @@ pub(super) fn tenant() -> Value {
             ("memory_bytes", whole()),
             ("registrations", whole()),
             ("refused", whole()),
+            ("refused_accounts", whole()),
+            ("refused_contacts", whole()),
+            ("refused_registrations", whole()),
+            ("refused_watchers", whole()),
+            ("refused_calls", whole()),
+            ("refused_memory", whole()),
+            ("refused_other_share", whole()),
             ("realm", text()),
             ("aliases", texts()),
             ("max_accounts", whole()),

@@ -99,6 +99,7 @@ impl Subscription {
             package: self.package,
             boundary: &boundary,
             version: self.version,
+            form: self.list_form,
             len_max: list.len.body_max(is_reliable, head_len),
             wants_empty: is_due || is_ending,
         })?;
@@ -124,7 +125,11 @@ impl Subscription {
         state: StateValue,
         is_of_list: bool,
     ) -> RequestBuilder<'o, Vec<u8>> {
-        let event = EventValue(self.package, self.event_id.as_deref());
+        let package = match is_of_list {
+            true => self.list_form.event(self.package),
+            false => self.package.name(),
+        };
+        let event = EventValue(package, self.event_id.as_deref());
         let head = self
             .dialog
             .notify(out, cseq)

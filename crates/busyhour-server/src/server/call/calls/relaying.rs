@@ -5,7 +5,7 @@ use crate::server::call::{permit::Permit, step_actions::StepActions, tracking::T
 use busyhour_media::{Description, MediaTable, MediaWish, Obstacle, Passing, Verdict};
 use busyhour_proxy::{
     BranchId, Outbound,
-    dialogs::{Dialogs, MediaFailure, MediaSides},
+    dialogs::{Dialogs, MediaFailure, MediaSides, Party},
 };
 use busyhour_sip::{Message, Method};
 use std::{net::SocketAddr, sync::Arc};
@@ -61,6 +61,14 @@ impl Calls {
         }
     }
 
+    /// Whether a relay may have to rewrite what these send to each other.
+    pub(in crate::server::call) fn may_relay<'p>(
+        &self,
+        parties: impl Iterator<Item = &'p Party>,
+    ) -> bool {
+        !self.relays.relays().is_empty() && self.wish_of(parties) != MediaWish::Never
+    }
+
     /// Calls that have ended need their relay no more.
     pub(super) fn end_relayed(&self, media: &mut ShardMedia, out: &mut StepActions) {
         let relays = self.relays.relays();
@@ -104,10 +112,13 @@ impl Calls {
     /// What the peers of a call want, or else what is configured for all. Who wants none comes
     /// first.
     fn wish(&self, permit: Option<&Permit>) -> MediaWish {
-        let Some(permit) = permit else {
-            return self.relays.wish();
-        };
-        let parties = permit.caller().into_iter().chain(permit.all_called());
+        match permit {
+            Some(permit) => self.wish_of(permit.caller().into_iter().chain(permit.all_called())),
+            None => self.relays.wish(),
+        }
+    }
+
+    fn wish_of<'p>(&self, parties: impl Iterator<Item = &'p Party>) -> MediaWish {
         let wishes = parties.filter_map(|party| Some(self.peers.of(party)?.config().media));
         let mut wish = None;
         for of_peer in wishes {

@@ -16,6 +16,17 @@ const QUOTAS = [
   { title: "Calls", sort: "call_count", max: "max_calls" },
 ];
 
+/** What can be refused, the one of a quota by its name. */
+const REFUSALS = [
+  ["accounts", "refused_accounts"], ["contacts", "refused_contacts"], ["registrations", "refused_registrations"],
+  ["watchers", "refused_watchers"], ["calls", "refused_calls"], ["memory", "refused_memory"], ["other", "refused_other_share"],
+];
+
+/** `2 contacts, 1 calls`: what was refused, and how often. */
+function refusals(one) {
+  return REFUSALS.filter(([, field]) => one[field]).map(([name, field]) => `${count(one[field])} ${name}`).join(", ");
+}
+
 /** The part of the quota that is used; without one none is. */
 const part = (one, { sort, max }) => (one[max] === undefined ? 0 : one[max] === 0 ? 1 : one[sort] / one[max]);
 const fullest = (one) => Math.max(...QUOTAS.map((quota) => part(one, quota)));
@@ -57,6 +68,7 @@ export function show(place, { signal }) {
       { title: "Registrations", sort: "registrations", number: true, cell: (one) => count(one.registrations) },
       { title: "Memory", sort: "memory_bytes", number: true, cell: (one) => bytes(one.memory_bytes) },
       { title: "Refused", sort: "refused", number: true, cell: (one) => (one.refused ? tag(count(one.refused), "bad") : "0") },
+      { title: "What was refused", long: true, cell: (one) => refusals(one) || null },
     ], rows, { label: "Domains", order: wanted.sort, onOrder: (sort) => change({ sort }) }),
     h("div", { className: "foot" },
       h("span", { role: "status" }, `${count(rows.length)} of ${count(found.length)}${found.length < domains.length ? `, of ${count(domains.length)} in all` : ""}`), h("span", { className: "spacer" }),
@@ -75,7 +87,7 @@ export function show(place, { signal }) {
       h("label", {}, "Filter", h("select", { onchange: (event) => change({ filter: event.target.value }) },
         FILTERS.map(({ id, title }) => h("option", { value: id }, title))))),
     list,
-    h("p", { className: "dim" }, "Refused are registrations, contacts, subscriptions and calls beyond a quota, and what found no room in the memory of the domain, since the start of the server. A server in a cluster counts what it has itself."));
+    h("p", { className: "dim" }, "Refused are accounts, contacts, registrations, subscriptions (watchers) and calls beyond a quota, requests for which the domain has no memory left, and others beyond its share of the server, since the start of the server. A server in a cluster counts what it has itself."));
   list.replaceChildren(empty("Looking …", "The domains are read."));
   read();
 }
