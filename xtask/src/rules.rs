@@ -273,12 +273,13 @@ const STORM: Layers = Layers {
 
 const SERVER: Layers = Layers {
     source: "crates/busyhour-server/src",
-    base: &[],
+    base: &["lock"],
     arrows: &[
         arrow("server", &["percent_encoding"]),
         arrow("net", &["server"]),
         arrow("console", &[]),
         arrow("json", &[]),
+        arrow("lock", &[]),
         arrow("percent_encoding", &[]),
         arrow("web", &["json", "logs", "server"]),
         arrow("config", &["server", "net", "web"]),

@@ -8,6 +8,7 @@
 
 mod console;
 mod json;
+mod lock;
 mod percent_encoding;
 pub mod server;
 pub mod config;

@@ -383,7 +383,7 @@ mod tests {
         let told = problems(
             "[[webhook]]\nname = \"a b\"\nurl = \"ftp://x\"\nkinds = [\"nothing\"]\nbatch = 0\n\
              timeout_seconds = \"x\"\ngive_up_seconds = 0\n\n[[push]]\nprovider = \"p\"\n\
-             service = \"none\"\nwait_seconds = 61\nper_hour = 0\n",
+             service = \"none\"\nwait_seconds = 61\nawake_seconds = 0\nper_hour = 0\n",
         );
         for mistake in [
             "webhook: name: ",
@@ -395,6 +395,7 @@ mod tests {
             "push: service: ",
             "push: url is missing",
             "push: wait_seconds: ",
+            "push: awake_seconds: ",
             "push: per_hour: ",
         ] {
             assert!(told.contains(mistake), "{mistake}\n{told}");

@@ -224,11 +224,12 @@ fn push(out: &mut String, loaded: &Loaded) {
         let _ = write!(
             out,
             "\n[[push]]\nprovider = {}\nservice = {}\nurl = {}\nwait_seconds = {}\n\
-             timeout_seconds = {}\nper_hour = {}\n# keys: (not shown)\n",
+             awake_seconds = {}\ntimeout_seconds = {}\nper_hour = {}\n# keys: (not shown)\n",
             quote(&push.provider),
             quote(push.service.name()),
             quote(&push.url.to_string()),
             push.wait.as_secs(),
+            push.awake_for.as_secs(),
             push.time_limit.as_secs(),
             push.hourly_max,
         );
@@ -352,6 +353,7 @@ const NO_PUSH: &str = "
 # key_id = \"...\"
 # team_id = \"...\"
 # wait_seconds = 20                # how long a call waits for a telephone
+# awake_seconds = 10               # it is believed to be awake for so long after a registration
 # timeout_seconds = 5              # how long a request to the service may take
 # per_hour = 60                    # pushes to one telephone
 ";

@@ -3,6 +3,7 @@ use super::{
     local::SentFrom,
     stats::{SocketCounters, add},
 };
+use crate::lock::lock;
 use busyhour::buffer::Buffer;
 use nix::{
     errno::Errno,
@@ -14,7 +15,7 @@ use std::{
     io::IoSlice,
     net::{IpAddr, SocketAddr, UdpSocket},
     os::fd::AsRawFd,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
 /// The bounded queue of datagrams that leave through one socket.
@@ -298,10 +299,6 @@ thread_local! {
     /// Room for one call's headers; it holds raw pointers, so each thread has its own.
     static HEADERS: RefCell<MultiHeaders<SockaddrStorage>> =
         RefCell::new(MultiHeaders::preallocate(BATCH_LEN, None));
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::{net::SocketAddr, thread, time::Duration};
 
 const PN: &str = ";pn-provider=acme;pn-param=p;pn-prid=b0b";
-/// A server believes for ten seconds after a registration that the telephone is awake.
-const UNTIL_ASLEEP: Duration = Duration::from_millis(10_500);
+/// So long after a registration the telephone is no longer believed to be awake.
+const UNTIL_ASLEEP: Duration = Duration::from_millis(2_100);
 
 /// What the waking service was asked.
 fn asked(service: &HttpReceiver) -> Vec<Value> {
@@ -29,7 +29,7 @@ fn waking_service() -> HttpReceiver {
 fn configuration(service: &HttpReceiver, peer: SocketAddr) -> String {
     format!(
         "{ACCOUNTS}[[peer]]\nname = \"kamailio\"\naddresses = [\"{}\"]\nmay_call = true\n\
-         [[push]]\nprovider = \"acme\"\nservice = \"webhook\"\nurl = \"{}\"\n",
+         [[push]]\nprovider = \"acme\"\nservice = \"webhook\"\nurl = \"{}\"\nawake_seconds = 2\n",
         // From whatever port, since its connections have others.
         peer.ip(),
         service.url("/wake")

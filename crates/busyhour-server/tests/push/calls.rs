@@ -5,7 +5,7 @@ use crate::{
 };
 use busyhour_server::server::{CallConfig, HttpFailure, PushConfig, PushService, ServerConfig};
 use serde_json::Value;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 const URL: &str = "http://push.example/wake";
 const PN: &str = ";pn-provider=acme;pn-param=p;pn-prid=b0b";
@@ -348,4 +348,31 @@ fn the_voicemail_takes_the_call_of_a_telephone_that_may_not_be_woken() {
     let invites = sleeping.all(CAROL);
     let invite = invites.first().expect("a call for the voicemail");
     assert!(invite.contains(";cause=404 SIP/2.0"), "{invite}");
+}
+
+/// How long it is believed to be awake is the operator's to say: applications differ in when they are suspended.
+#[test]
+fn for_as_long_as_is_set_a_telephone_is_believed_to_be_awake() {
+    for (seconds, is_woken) in [(60, false), (2, true)] {
+        let client = Arc::new(ScriptedClient::default());
+        let push = PushConfig {
+            awake_for: Duration::from_secs(seconds),
+            ..PushConfig::new("acme", PushService::Webhook(None), URL.parse().unwrap())
+        };
+        let world = World::with(ServerConfig {
+            http: client.clone(),
+            push: vec![push],
+            ..digest_config()
+        });
+        let mut sleeping = Sleeping { world, client };
+        sleeping.world.register(ALICE);
+        sleeping.register(BOB, 10, PN);
+        sleeping.world.pass(3_000);
+        sleeping.world.call(ALICE, "bob", "c1");
+        let heard = sleeping.starts(BOB);
+        let is_called = heard.iter().any(|it| it.starts_with("INVITE "));
+        assert_eq!(is_called, !is_woken, "{heard:?}");
+        let waiting = sleeping.world.server.stats().push.waiting_count;
+        assert_eq!(waiting, u64::from(is_woken));
+    }
 }

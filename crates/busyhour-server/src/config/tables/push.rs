@@ -10,9 +10,15 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PushConfig, 
     let provider = entry.required("provider", TableEntry::text);
     let service = entry.required("service", TableEntry::text);
     let url = entry.text("url");
-    let [wait, timeout, hourly] =
-        ["wait_seconds", "timeout_seconds", "per_hour"].map(|field| entry.whole(field));
+    let fields = [
+        "wait_seconds",
+        "awake_seconds",
+        "timeout_seconds",
+        "per_hour",
+    ];
+    let [wait, awake, timeout, hourly] = fields.map(|field| entry.whole(field));
     let wait = within(entry, wait, "wait_seconds", 1..=60);
+    let awake = within(entry, awake, "awake_seconds", 1..=600);
     let timeout = within(entry, timeout, "timeout_seconds", 1..=30);
     let hourly = within(entry, hourly, "per_hour", 1..=3600);
     let default = match service.as_deref() {
@@ -31,6 +37,9 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PushConfig, 
     let mut config = PushConfig::new(&provider?, service?, url?);
     if let Some(seconds) = wait? {
         config.wait = Duration::from_secs(seconds);
+    }
+    if let Some(seconds) = awake? {
+        config.awake_for = Duration::from_secs(seconds);
     }
     if let Some(seconds) = timeout? {
         config.time_limit = Duration::from_secs(seconds);
@@ -94,6 +103,7 @@ pub(in crate::config) const FIELDS: &[&str] = &[
     "key_id",
     "team_id",
     "wait_seconds",
+    "awake_seconds",
     "timeout_seconds",
     "per_hour",
 ];

@@ -2,6 +2,7 @@ use super::{
     directory::ConnectionDirectory, domain_flows::DomainFlows, engine::EngineShared,
     liveness::watch_over, outbox::Outbox, peer::Peer, tls::session_with,
 };
+use crate::lock::lock;
 use crate::{
     net::stats::add,
     server::{HolderKey, SendError, TlsTarget},
@@ -18,7 +19,7 @@ use std::{
     collections::{HashMap, HashSet},
     io,
     net::{SocketAddr, TcpStream},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -374,10 +375,6 @@ fn withdraw(directory: &ConnectionDirectory, peer: &Arc<Peer>) {
 /// The number of a connection in its flow. 0 is no connection. It comes round after 2^32 of them.
 pub(super) fn connection_number(token: u64) -> u32 {
     (token as u32).max(1)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const LEAST_REST: Duration = Duration::from_secs(1);

@@ -9,6 +9,7 @@ use super::{
     peer::Peer,
     tls::Identity,
 };
+use crate::lock::lock;
 use crate::{
     net::{BindError, local::source_to, stats::add},
     server::{
@@ -26,7 +27,7 @@ use nix::sys::{
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU64},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicU64},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -313,10 +314,6 @@ fn raise_file_limit(connections_max: usize) {
             "fewer connections can be served than limits.connections says; raise the limit of open files (ulimit -n, LimitNOFILE=)"
         );
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Files that the rest of the server has open.

@@ -13,6 +13,7 @@ use super::super::{
     stats::{CallOutcomeStats, CallRecordStats, counters::Counter, histogram::Histogram},
 };
 use super::refused_calls::{Caller, RefusalRecord, RefusedCalls};
+use crate::lock::lock;
 use crate::server::CallConfig;
 use busyhour::clock::Instant;
 use busyhour_proxy::dialogs::{CALL_ID_LEN_MAX, CallOutcome, CallRecord, Party, Role};
@@ -23,7 +24,7 @@ use busyhour_store::{
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
@@ -340,12 +341,6 @@ fn row(id: u64, record: &CallRecord) -> CallRecordRow {
         callee_flow: record.callee_flow.clone(),
         media_failure: record.media_failure.map(|failure| failure.as_str().into()),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A small part of the store's queue, and of the time of a transaction.

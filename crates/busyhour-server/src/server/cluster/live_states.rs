@@ -14,6 +14,7 @@
 //! listens nothing leaves at all: nobody has heard of it, and who does reads all.
 
 use super::other_versions::OtherVersions;
+use crate::lock::lock;
 use crate::server::stats::{
     counters::Counter,
     queues::SerializerListing,
@@ -422,12 +423,6 @@ impl WantSweep {
         self.next = first.wrapping_add(count as u8);
         (0..count).map(move |index| Partition(first.wrapping_add(index as u8)))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A node that joins is told all by the others, in messages of which each is one turn.

@@ -6,6 +6,7 @@ use super::{
     node_questions::QuestionCounters,
     numbers::handed_numbers::HandedNumbers,
 };
+use crate::lock::lock;
 use crate::server::stats::counters::Counter;
 use busyhour::clock::Instant;
 use busyhour_cluster::{Broker, BrokerError, Member, NodeNumber, Notices};
@@ -333,12 +334,6 @@ impl SentFor {
 
 fn live_bit(node: u16) -> u64 {
     1 << (node % 64)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 const TAKEN: &[u8] = b"+";

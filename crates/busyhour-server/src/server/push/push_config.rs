@@ -19,6 +19,9 @@ pub struct PushConfig {
     pub url: HttpUrl,
     /// How long a call waits for a telephone that was woken.
     pub wait: Duration,
+    /// For how long after a registration over datagrams, or through a proxy, a telephone is believed to
+    /// be awake.
+    pub awake_for: Duration,
     /// How long one request to the service may take.
     pub time_limit: Duration,
     /// Pushes to one telephone in an hour.
@@ -127,6 +130,7 @@ impl PushConfig {
             service,
             url,
             wait: Duration::from_secs(20),
+            awake_for: Duration::from_secs(10),
             time_limit: Duration::from_secs(5),
             hourly_max: 60,
         }

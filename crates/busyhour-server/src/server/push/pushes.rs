@@ -231,7 +231,7 @@ impl Pushes {
                 let service = self.service(&target.provider)?;
                 Some(Sleeper { target, service })
             });
-            match known.filter(|_| !is_awake(&binding, now)) {
+            match known.filter(|known| !self.is_awake(&binding, known.service, now)) {
                 None => awake.push(binding),
                 Some(sleeper) if asleep.iter().all(|it| it.target != sleeper.target) => {
                     asleep.push(sleeper);
@@ -364,7 +364,8 @@ impl Pushes {
         }
         let (name, now) = (Name::new(aor), self.clock.now());
         for (target, binding) in news {
-            if !is_awake(binding, now) {
+            let service = self.service(&target.provider);
+            if service.is_some_and(|service| !self.is_awake(binding, service, now)) {
                 continue;
             }
             let woken = self.lock().take(&name, |waiter| waiter.target == target);
@@ -605,6 +606,17 @@ impl Pushes {
         self.services.iter().position(is_it)
     }
 
+    /// Its connection stands, or it has just registered. The connection of a proxy between us says
+    /// nothing of it.
+    fn is_awake(&self, binding: &Binding, service: usize, now: Instant) -> bool {
+        let contact = &binding.contact;
+        let granted = Duration::from_secs(binding.lease.granted_s.into());
+        let registered_ago = granted.saturating_sub(binding.expires_at - now);
+        let is_connected = contact.transport().is_reliable() && contact.path().is_empty();
+        let awake_for = self.services[service].config.awake_for;
+        contact.is_reachable() && (is_connected || registered_ago < awake_for)
+    }
+
     fn unix_seconds(&self) -> u64 {
         self.clock.unix_time().as_nanos() / 1_000_000_000
     }
@@ -644,19 +656,7 @@ impl Drop for WaitingPlace {
     }
 }
 
-/// Its connection stands, or it has just registered. The connection of a proxy between us says
-/// nothing of it.
-fn is_awake(binding: &Binding, now: Instant) -> bool {
-    let contact = &binding.contact;
-    let granted = Duration::from_secs(binding.lease.granted_s.into());
-    let registered_ago = granted.saturating_sub(binding.expires_at - now);
-    let is_connected = contact.transport().is_reliable() && contact.path().is_empty();
-    contact.is_reachable() && (is_connected || registered_ago < AWAKE_FOR)
-}
-
 const NOT_WOKEN: &str = "Device Did Not Wake Up";
-/// After a registration over datagrams a telephone is believed to be awake.
-const AWAKE_FOR: Duration = Duration::from_secs(10);
 /// Before the end of its registration a telephone is woken to refresh it; what `sip.pnsreg` says.
 const REFRESHED_BEFORE: Duration = Duration::from_secs(120);
 const ATTEMPTS_MAX: u32 = 3;

@@ -1,6 +1,7 @@
 //! One hint: it listens to its devices on the bus, on its own serializer, and publishes
 //! their combined state when that changes.
 
+use crate::lock::lock;
 use crate::server::{
     change::{changes::Changes, record},
     device::device_context::DeviceContext,
@@ -11,7 +12,7 @@ use busyhour::{
     stats::SerializerStats,
 };
 use busyhour_registrar::watch::{DeviceState, ExtensionState, LineState};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// An extension that listens to its devices.
 pub(in crate::server) struct Hint {
@@ -172,10 +173,4 @@ impl Hint {
             is_configured: self.is_configured(),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }

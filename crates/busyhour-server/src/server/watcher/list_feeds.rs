@@ -13,6 +13,7 @@
 //! feeds.
 
 use super::{list_hub::ListHub, resource_feed::ResourceFeed};
+use crate::lock::lock;
 use crate::server::{
     load::shares::Shares,
     stats::{
@@ -172,12 +173,6 @@ impl ListFeeds {
     fn shard(&self, key: &FeedKey) -> MutexGuard<'_, FeedTable> {
         lock(&self.feeds[self.hasher.hash_one(key) as usize % SHARDS])
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 const SHARDS: usize = 64;

@@ -7,12 +7,13 @@ use super::{
     list_hub::ListHub,
     watcher_context::WatcherContext,
 };
+use crate::lock::lock;
 use busyhour::{
     bus::{self, Event, Name, Topic},
     serializer::Serializer,
     task::{Executor, Task},
 };
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// A resource, and the lists that have it.
 pub(in crate::server) struct ResourceFeed {
@@ -148,10 +149,4 @@ impl Drop for ResourceFeed {
             feeds.forget_feed(&self.key);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }

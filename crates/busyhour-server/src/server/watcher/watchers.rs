@@ -1,6 +1,7 @@
 //! All live subscriptions, by our tag of the dialog.
 
 use super::{Watcher, resource_index::ResourceIndex, watcher_infos::WatcherInfos};
+use crate::lock::lock;
 use crate::server::{
     access::realm_accounts::Difference,
     load::shares::{Excess, Shares},
@@ -303,12 +304,6 @@ impl Watchers {
     fn shard(&self, id: u64) -> MutexGuard<'_, WatcherTable> {
         lock(&self.shards[id as usize % SHARDS])
     }
-}
-
-fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
-    table
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 type WatcherTable = HashMap<u64, WatcherRow>;

@@ -4,6 +4,7 @@ use super::{
     joined_events::JoinedEvents,
     joined_points::JoinedPoints,
 };
+use crate::lock::lock;
 use busyhour::{buffer::BufferPool, pool::TaskPool};
 use busyhour_graphite::{Error, Event, EventQuery, Index, Points, Source, TimeLimit, Window};
 use busyhour_pcp::SeriesId;
@@ -11,7 +12,7 @@ use std::{
     collections::BTreeMap,
     ops::ControlFlow,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// The PCP archives of a folder: `archive.<file>.<metric>.<instance>`, and
@@ -186,10 +187,6 @@ impl Source for Archives {
     fn refusal(&self, path: &str) -> Option<String> {
         self.catalog().refusal(path)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The renderer takes no more threads than the machine has.

@@ -1,6 +1,7 @@
 //! The paths to other nodes, and whether they are open.
 
 use super::node_seal::{LIFE_SALT_LEN, LifeSalt, NodeSeal, SealedDatagram};
+use crate::lock::lock;
 use crate::server::{
     Network,
     cluster::{cluster_membership::NodeSocket, numbers::number_window::NumberWindow},
@@ -238,10 +239,6 @@ fn is_fresh(at: &AtomicU64, now: Instant) -> bool {
         0 => false,
         at => now.as_nanos().saturating_sub(at) < FRESH.as_nanos() as u64,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How often paths are probed.

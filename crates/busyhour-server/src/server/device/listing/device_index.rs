@@ -7,6 +7,7 @@ use super::{
     row_content::RowContent,
     search::{DeviceReach, address_named, reach},
 };
+use crate::lock::lock;
 use crate::server::{
     device::{Device, device_context::DeviceContext},
     stats::DeviceIndexStats,
@@ -17,7 +18,7 @@ use busyhour::{
 };
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
@@ -294,10 +295,6 @@ impl DeviceContext {
 fn size_of_rows(rows: &Option<IndexRows>) -> (i64, i64) {
     let of = |rows: &IndexRows| (rows.len() as i64, rows.bytes() as i64);
     rows.as_ref().map_or((0, 0), of)
-}
-
-fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A page of accounts takes less than a millisecond.
