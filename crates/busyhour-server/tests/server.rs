@@ -7,8 +7,12 @@ mod credentials;
 mod device_pages;
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "server/hints.rs"]
+mod hints;
 #[path = "server/lists.rs"]
 mod lists;
+#[path = "server/loading.rs"]
+mod loading;
 #[path = "support/log_lines.rs"]
 mod log_lines;
 #[path = "server/nat.rs"]

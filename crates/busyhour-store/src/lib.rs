@@ -9,6 +9,7 @@
 mod account;
 mod account_range;
 mod account_admin;
+mod bindings;
 mod call_records;
 mod change;
 mod expired_rows;
@@ -31,7 +32,7 @@ use busyhour::pool::TaskPool;
 use busyhour_cluster::{Grant, Partition};
 use busyhour_registrar::EndedBinding;
 use serde::Serialize;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 pub use account::{
     ADDRESS_RULE, Account, AccountEntry, AccountView, EXTENSION_RULE, MAILBOX_RULE, WATCHER_RULE,
@@ -39,6 +40,7 @@ pub use account::{
 };
 pub use account_admin::{AccountAdmin, WhenMissing, open_accounts, open_postgres_accounts};
 pub use account_range::{AccountKey, AccountRange};
+pub use bindings::binding_reader::{AddressHash, BindingReader};
 pub use call_records::{CallRecordLimits, CallRecordQuery, CallRecordRow};
 pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
@@ -66,6 +68,16 @@ pub trait Store: Send + Sync {
     ///
     /// When the store cannot be read, or holds something it cannot have written.
     fn load(&self) -> Result<Contents, StoreError>;
+
+    /// As [`load`](Self::load), but leaves out the bindings where they are many and can be read while the server
+    /// serves; then the reader is given, and [`Contents::last_id`] is the highest id of a binding.
+    ///
+    /// # Errors
+    ///
+    /// As for `load`.
+    fn load_ahead(&self) -> Result<(Contents, Option<Arc<dyn BindingReader>>), StoreError> {
+        Ok((self.load()?, None))
+    }
 
     /// The bindings and soft states of some partitions, for a node of a cluster that was granted
     /// them. Nothing else is read. Where the store is one server's, there is nothing to add.
@@ -268,7 +280,7 @@ pub struct Contents {
     pub run: u64,
     /// The highest id of a record of a call; 0 if there is none.
     pub last_call_record: u64,
-    /// The highest id of a row that is not in here, since another node of a cluster may have it.
+    /// The highest id of a row that is not in here, since another node of a cluster may have it, or it is read later.
     pub last_id: u64,
     /// Counts the changes of settings, see [`Store::follow_settings`].
     pub setting_revision: u64,

@@ -341,6 +341,14 @@ impl Queue {
         }
     }
 
+    /// What the server needs cannot be read: it is told so, as if the writer had ended, and ends as it would then.
+    pub(super) fn tell_end(&self, error: &CommitError) {
+        let listener = self.lock().end_listener.take();
+        if let Some(tell) = listener {
+            tell(error.clone());
+        }
+    }
+
     /// Sets the `listener` to call if the writer ends before the queue is closed.
     pub(super) fn watch_end(&self, listener: EndListener) {
         self.lock().end_listener = Some(listener);

@@ -5,14 +5,16 @@
 //! [`SimulatedDisk::next_due`] and calls [`SimulatedDisk::run_due`].
 
 use super::{
-    Account, AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change,
-    CommitError, Completion, Contents, EndListener, Refused, SettingKind, SoftState, Store,
-    StoreError, StoreStats, StoredBinding, outside_changes::AccountWatch, queue::Batch,
+    Account, AccountListener, AddressHash, BindingReader, CallRecordLimits, CallRecordQuery,
+    CallRecordRow, Change, CommitError, Completion, Contents, EndListener, Refused, SettingKind,
+    SoftState, Store, StoreError, StoreStats, StoredBinding, outside_changes::AccountWatch,
+    queue::Batch,
 };
 use busyhour::clock::{Clock, Instant};
 use busyhour_registrar::{BindingChange, BindingId, EndedBinding};
 use std::{
     collections::BTreeMap,
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -60,6 +62,8 @@ pub struct DiskBehaviour {
     pub failures_per_mille: u64,
     /// Most changes that may wait.
     pub queue_capacity: u64,
+    /// More bindings than this are read while a server serves, where it asks for that.
+    pub bindings_ahead_max: usize,
 }
 
 impl Default for DiskBehaviour {
@@ -70,6 +74,7 @@ impl Default for DiskBehaviour {
             removal_delay_max: Duration::from_secs(1),
             failures_per_mille: 0,
             queue_capacity: 65_536,
+            bindings_ahead_max: usize::MAX,
         }
     }
 }
@@ -210,6 +215,18 @@ impl Store for SimulatedStore {
         }
     }
 
+    fn load_ahead(&self) -> Result<(Contents, Option<Arc<dyn BindingReader>>), StoreError> {
+        let mut contents = self.load()?;
+        if contents.bindings.len() <= self.disk.lock().behaviour.bindings_ahead_max {
+            return Ok((contents, None));
+        }
+        let last = contents.bindings.pop();
+        contents.last_id = last.map_or(0, |row| row.id.0);
+        contents.bindings.clear();
+        let (disk, life) = (self.disk.clone(), self.life);
+        Ok((contents, Some(Arc::new(SimulatedBindings { disk, life }))))
+    }
+
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
         let mut disk = self.disk.lock();
         if disk.life != self.life || disk.closed {
@@ -269,6 +286,50 @@ impl Store for SimulatedStore {
         }
         disk.writing.is_none()
     }
+}
+
+/// The bindings of a simulated disk, read while the server of this life serves.
+struct SimulatedBindings {
+    disk: SimulatedDisk,
+    life: u64,
+}
+
+impl SimulatedBindings {
+    fn select<R>(
+        &self,
+        select: impl FnOnce(&BTreeMap<BindingId, StoredBinding>) -> R,
+    ) -> Result<R, StoreError> {
+        let disk = self.disk.lock();
+        match disk.life == self.life {
+            true => Ok(select(&disk.durable.bindings)),
+            false => Err(StoreError::Simulated(DEAD)),
+        }
+    }
+}
+
+impl BindingReader for SimulatedBindings {
+    fn keys(&self, hash: &AddressHash<'_>) -> Result<Vec<(u64, BindingId)>, StoreError> {
+        self.select(|rows| rows.values().map(|row| (hash(&row.aor), row.id)).collect())
+    }
+
+    fn read(&self, ids: &[BindingId]) -> Result<Vec<StoredBinding>, StoreError> {
+        self.select(|rows| ids.iter().filter_map(|id| rows.get(id).cloned()).collect())
+    }
+
+    fn read_behind(
+        &self,
+        after: Option<BindingId>,
+        count_max: usize,
+    ) -> Result<Vec<StoredBinding>, StoreError> {
+        let above = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.select(|rows| {
+            let behind = rows.range((above, Bound::Unbounded));
+            behind.take(count_max).map(|(_, row)| row.clone()).collect()
+        })
+    }
+
+    /// It ends in a crash, which tells nobody.
+    fn give_up(&self, _error: &StoreError) {}
 }
 
 impl Disk {

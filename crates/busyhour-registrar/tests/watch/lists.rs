@@ -195,6 +195,10 @@ fn a_list_goes_on_in_the_next_run_with_higher_versions() {
 /// What linphonec 5.1.65 was seen to need: another letter in Event, and the id of each part as it stands in `cid`.
 #[test]
 fn liblinphone_is_told_a_list_of_presence_as_it_reads_it() {
+    let policy = WatchPolicy {
+        list_datagram_len_max: 30_000,
+        ..WatchPolicy::default()
+    };
     let told = |headers: &str| {
         let mut lamps = Lamps::subscribe(2, headers);
         lamps.list_is(2);
@@ -203,7 +207,7 @@ fn liblinphone_is_told_a_list_of_presence_as_it_reads_it() {
         lamps.watcher.subscription = busyhour_registrar::watch::Subscription::restore(
             &stored,
             |_| RunNumber::OfServer(2),
-            &WatchPolicy::default(),
+            &policy,
             busyhour_registrar::Advertised::default(),
             super::at(600_000),
             lamps.watcher.now,

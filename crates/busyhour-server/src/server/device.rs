@@ -39,6 +39,7 @@ mod publications;
 mod publishing;
 mod reach;
 pub(super) mod listing;
+pub(super) mod loading;
 pub(super) mod removal;
 pub(super) mod dialogs;
 mod draft;

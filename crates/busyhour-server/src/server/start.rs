@@ -15,12 +15,14 @@ use super::{
     runs::Runs,
     settings::hint::SetBy,
     steady,
+    tenant::tenant_config::TenantConfig,
 };
 use busyhour::{runtime::Runtime, timer::AddError};
 use busyhour_registrar::user_of;
 use busyhour_sip::auth::RealmError;
 use busyhour_store::{
-    Contents, SettingKind, SettingRows, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
+    Account, BindingReader, Contents, SettingKind, SettingRows, SoftState, SoftStateKind, Store,
+    StoreError, StoredBinding,
 };
 use std::{
     sync::{Arc, Weak},
@@ -88,7 +90,7 @@ impl Core {
             None => network,
             Some(cluster) => Arc::new(ClusterNetwork::new(network, cluster.link.clone())),
         };
-        let mut contents = store.load()?;
+        let (mut contents, later) = load(&*store, &config, cluster.is_some())?;
         check_realm(&config, &contents)?;
         check_peers(&config)?;
         check_registrars(&config)?;
@@ -128,6 +130,9 @@ impl Core {
         let registrations = rows_of(&contents, SettingKind::Registration);
         core.devices.upstream.restore(&registrations);
         core.devices.restore_bindings(bindings);
+        if let Some(reader) = later {
+            core.devices.begin_reading(reader)?;
+        }
         core.devices.upstream.end_restore();
         core.sweep_transactions()?;
         core.devices.start_probing(&core.runtime)?;
@@ -147,7 +152,9 @@ impl Core {
         let (subscriptions, publications) = soft_states.into_iter().partition(is_subscription);
         core.devices.restore_publications(publications);
         core.watching.restore_subscriptions(subscriptions);
-        core.accounts.end_start();
+        if core.devices.table.unread().is_none() {
+            core.accounts.end_start();
+        }
         core.follow_accounts(contents.account_revision);
         core.follow_tenants();
         core.follow_settings(are_all_restored.then_some(contents.setting_revision));
@@ -156,7 +163,26 @@ impl Core {
         core.serve_partitions()?;
         core.hear_other_nodes();
         core.open_direct_paths()?;
+        core.read_rest();
         Ok(core)
+    }
+
+    /// Reads the registrations that were left for later, if there are any, while the server serves.
+    fn read_rest(self: &Arc<Self>) {
+        let Some(unread) = self.devices.table.unread() else {
+            return;
+        };
+        let begun = self.clock.now();
+        let core = Arc::downgrade(self);
+        let all_read = move || {
+            if let Some(core) = core.upgrade() {
+                core.accounts.end_start();
+                let took_ms = (core.clock.now() - begun).as_millis() as u64;
+                let bindings = core.log.counters.restored.get();
+                tracing::info!(bindings, took_ms, "all registrations are read");
+            }
+        };
+        unread.read_all(self.runtime.pool(), Box::new(all_read));
     }
 
     /// Restores what was set over HTTP. Settings that are not possible any more,
@@ -262,6 +288,40 @@ impl Core {
         let timer = timers.after(SWEEP_PERIOD).on(self.runtime.pool());
         timer.run_with_next_delay(sweep).map(drop)
     }
+}
+
+/// What the store has. Many bindings are read later, each of them at the latest when somebody asks for its address, but
+/// where something has to be known of all of them at once: for servers behind, for the quota of contacts of a domain, and
+/// where the realm may be another one.
+fn load(
+    store: &dyn Store,
+    config: &ServerConfig,
+    is_in_cluster: bool,
+) -> Result<(Contents, Option<Arc<dyn BindingReader>>), StartError> {
+    if is_in_cluster || !config.registrars.is_empty() {
+        return Ok((store.load()?, None));
+    }
+    let (contents, later) = store.load_ahead()?;
+    let has_quota = |tenant: &TenantConfig| tenant.max_contacts.is_some();
+    let stored = rows_of(&contents, SettingKind::Domain);
+    let stored = stored
+        .values()
+        .filter_map(|row| serde_json::from_str(row).ok());
+    let needs_all = config.tenants.iter().any(has_quota)
+        || stored.into_iter().any(|tenant| has_quota(&tenant))
+        || !rows_of(&contents, SettingKind::Registration).is_empty()
+        || is_realm_in_doubt(config, &contents);
+    match later {
+        Some(_) if needs_all => Ok((store.load()?, None)),
+        later => Ok((contents, later)),
+    }
+}
+
+/// Whether the accounts of the store are all of another realm.
+fn is_realm_in_doubt(config: &ServerConfig, contents: &Contents) -> bool {
+    let realm = config.authentication.realm();
+    let is_of_it = |account: &Account| account.realm == realm;
+    !contents.accounts.is_empty() && !contents.accounts.iter().any(is_of_it)
 }
 
 /// A typing error in the realm would end the bindings of every account of the store: it

@@ -330,8 +330,11 @@ pub struct RegistrarStats {
     pub revoked: u64,
     /// Refused without a check (503, REGREJ), after too many wrong passwords.
     pub logins_paused: u64,
-    /// Bindings read back at the start.
+    /// Bindings read back at the start, or behind it.
     pub restored: u64,
+    /// Addresses of record whose bindings are not read back yet. Until they are, `binding_count` lacks them, and
+    /// `device_count` has them.
+    pub unread_count: u64,
     /// Flows over which devices are reached: connections, and addresses that are asked.
     pub flow_count: u64,
     /// Times when contacts of a device could no longer be reached.
@@ -577,6 +580,11 @@ impl Core {
             expired: counters.expired.get(),
             revoked: counters.revoked.get(),
             restored: counters.restored.get(),
+            unread_count: self
+                .devices
+                .table
+                .unread()
+                .map_or(0, |unread| unread.left()),
             flow_count: self.devices.flows.len(),
             unreachable: flows.unreachable.get(),
             verified: flows.verified.get(),

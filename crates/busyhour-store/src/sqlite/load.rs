@@ -11,7 +11,7 @@ use crate::{
 use busyhour::clock::UnixTime;
 use busyhour_registrar::{BindingId, Contact, ContactParts, Lease};
 use busyhour_sip::Flow;
-use rusqlite::{Connection, OpenFlags, Row, Transaction, params, types::ValueRef};
+use rusqlite::{Connection, OpenFlags, Row, Rows, Transaction, params, types::ValueRef};
 use std::{collections::BTreeMap, path::Path};
 
 pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
@@ -21,32 +21,107 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
     let snapshot = connection.transaction().map_err(wrap)?;
     Ok(Contents {
         bindings: bindings(&snapshot, path)?,
-        soft_states: soft_states(&snapshot).map_err(wrap)?,
-        accounts: accounts(&snapshot).map_err(wrap)?,
-        account_revision: revision(&snapshot).map_err(wrap)?,
-        run: schema::run(&snapshot).map_err(wrap)?,
-        last_call_record: call_records::last(&snapshot).map_err(wrap)?,
+        ..but_bindings(&snapshot).map_err(wrap)?
+    })
+}
+
+/// All but the bindings, if there are so many of them that they are read later; the highest id of a row instead.
+pub(super) fn contents_ahead(
+    path: &Path,
+    bindings_max: usize,
+) -> Result<Option<Contents>, StoreError> {
+    let wrap = |source| sqlite_error(path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(wrap)?;
+    let snapshot = connection.transaction().map_err(wrap)?;
+    let limit = i64::try_from(bindings_max).unwrap_or(i64::MAX);
+    let are_many = snapshot
+        .prepare(ARE_MANY)
+        .and_then(|mut it| it.exists([limit]));
+    if !are_many.map_err(wrap)? {
+        return Ok(None);
+    }
+    let last = last_binding(&snapshot).map_err(wrap)?;
+    Ok(Some(Contents {
+        last_id: last.cast_unsigned(),
+        ..but_bindings(&snapshot).map_err(wrap)?
+    }))
+}
+
+fn but_bindings(snapshot: &Transaction<'_>) -> rusqlite::Result<Contents> {
+    Ok(Contents {
+        bindings: Vec::new(),
+        soft_states: soft_states(snapshot)?,
+        accounts: accounts(snapshot)?,
+        account_revision: revision(snapshot)?,
+        run: schema::run(snapshot)?,
+        last_call_record: call_records::last(snapshot)?,
         last_id: 0,
         setting_revision: 0,
-        settings: settings(&snapshot).map_err(wrap)?,
+        settings: settings(snapshot)?,
     })
+}
+
+/// The highest id of a binding; 0 if there is none.
+pub(super) fn last_binding(connection: &Connection) -> rusqlite::Result<i64> {
+    let last = "SELECT coalesce(max(id), 0) FROM contact";
+    connection.query_row(last, [], |row| row.get(0))
 }
 
 fn bindings(snapshot: &Transaction<'_>, path: &Path) -> Result<Vec<StoredBinding>, StoreError> {
     let wrap = |source| sqlite_error(path, source);
-    let mut statement = snapshot.prepare(BINDINGS).map_err(wrap)?;
-    let mut rows = statement.query([]).map_err(wrap)?;
+    let query = format!("{BINDINGS} ORDER BY id");
+    let mut statement = snapshot.prepare(&query).map_err(wrap)?;
+    read_bindings(statement.query([]).map_err(wrap)?, path)
+}
+
+/// Those with these ids.
+pub(super) fn bindings_of(
+    connection: &Connection,
+    path: &Path,
+    ids: &[BindingId],
+) -> Result<Vec<StoredBinding>, StoreError> {
+    let wrap = |source| sqlite_error(path, source);
+    let query = format!("{BINDINGS} WHERE id = ?1");
+    let mut statement = connection.prepare_cached(&query).map_err(wrap)?;
+    let mut bindings = Vec::with_capacity(ids.len());
+    for id in ids {
+        let rows = statement.query([id.0.cast_signed()]).map_err(wrap)?;
+        bindings.extend(read_bindings(rows, path)?);
+    }
+    Ok(bindings)
+}
+
+/// At most so many behind an id, in their order.
+pub(super) fn bindings_behind(
+    connection: &Connection,
+    path: &Path,
+    (after, limit): (i64, i64),
+) -> Result<Vec<StoredBinding>, StoreError> {
+    let wrap = |source| sqlite_error(path, source);
+    let query = format!("{BINDINGS} WHERE id > ?1 ORDER BY id LIMIT ?2");
+    let mut statement = connection.prepare_cached(&query).map_err(wrap)?;
+    read_bindings(statement.query([after, limit]).map_err(wrap)?, path)
+}
+
+fn read_bindings(mut rows: Rows<'_>, path: &Path) -> Result<Vec<StoredBinding>, StoreError> {
+    let wrap = |source| sqlite_error(path, source);
     let mut bindings = Vec::new();
     while let Some(row) = rows.next().map_err(wrap)? {
         let id: i64 = row.get(0).map_err(wrap)?;
-        bindings.push(binding(row, id).map_err(|reason| StoreError::Row {
-            path: path.to_owned(),
-            table: "contact",
-            row: id,
-            reason,
-        })?);
+        bindings.push(binding(row, id).map_err(|reason| row_error(path, id, reason))?);
     }
     Ok(bindings)
+}
+
+/// A row of contacts makes no sense.
+pub(super) fn row_error(path: &Path, row: i64, reason: String) -> StoreError {
+    StoreError::Row {
+        path: path.to_owned(),
+        table: "contact",
+        row,
+        reason,
+    }
 }
 
 fn binding(row: &Row<'_>, id: i64) -> Result<StoredBinding, String> {
@@ -220,7 +295,9 @@ pub(super) fn settings_of(
 const SETTINGS_OF: &str = "SELECT name, value FROM setting WHERE kind = ?1";
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
     remote, local, cseq, granted_s, expires_at_ns, removed \
-    FROM contact JOIN lease USING (id) ORDER BY id";
+    FROM contact JOIN lease USING (id)";
+/// Whether there are more than so many; it does not count all.
+const ARE_MANY: &str = "SELECT 1 FROM contact LIMIT 1 OFFSET ?1";
 const SOFT_STATES: &str =
     "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \

@@ -7,6 +7,7 @@ mod call_records;
 mod files;
 mod folded_rows;
 mod journal_beside;
+mod later_bindings;
 mod load;
 mod location_view;
 mod lock;
@@ -16,12 +17,12 @@ mod tables;
 mod writer;
 
 use super::{
-    AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
-    Contents, Durability, EndListener, Refused, SettingKind, SettingListener, Store, StoreError,
-    StoreStats,
+    AccountListener, BindingReader, CallRecordLimits, CallRecordQuery, CallRecordRow, Change,
+    Completion, Contents, Durability, EndListener, Refused, SettingKind, SettingListener, Store,
+    StoreError, StoreStats,
     journal::{JournalWriter, SyncedFile},
     outside_changes::{AccountWatch, OutsideChanges, SettingWatch},
-    queue::{Batch, Queue},
+    queue::{self, Batch, Queue},
 };
 pub(super) use accounts::SqliteAccounts;
 pub use backup::{Backup, BackupFor, back_up, has_account, inspect, restore};
@@ -29,6 +30,7 @@ use behind::Behind;
 use busyhour::pool::TaskPool;
 use busyhour_registrar::EndedBinding;
 use files::{FileId, Files};
+use later_bindings::LaterBindings;
 use lock::DatabaseLock;
 use rusqlite::{Connection, OpenFlags};
 use std::{
@@ -66,6 +68,7 @@ pub struct SqliteStore {
     feed: Arc<AccountWatch>,
     settings: Arc<SettingWatch>,
     path: PathBuf,
+    bindings_ahead_max: usize,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -84,6 +87,8 @@ pub struct SqliteOptions {
     /// The bytes of the journal, where none is yet: what is acknowledged while the database is written
     /// or cannot be written has to fit. They are written when it is made.
     pub journal_bytes: u64,
+    /// More bindings than this are read while the server serves, where it asks for that ([`Store::load_ahead`]).
+    pub bindings_ahead_max: usize,
 }
 
 impl SqliteStore {
@@ -138,6 +143,7 @@ impl SqliteStore {
             feed,
             settings,
             path: options.path,
+            bindings_ahead_max: options.bindings_ahead_max,
             writer: Mutex::new(Some(thread)),
         })
     }
@@ -152,6 +158,7 @@ impl SqliteOptions {
             queue_capacity: QUEUE_CAPACITY,
             location_view: false,
             journal_bytes: JOURNAL_BYTES,
+            bindings_ahead_max: BINDINGS_AHEAD_MAX,
         }
     }
 }
@@ -160,6 +167,17 @@ impl Store for SqliteStore {
     fn load(&self) -> Result<Contents, StoreError> {
         self.behind.follow_to_read()?;
         load::contents(&self.path)
+    }
+
+    fn load_ahead(&self) -> Result<(Contents, Option<Arc<dyn BindingReader>>), StoreError> {
+        self.behind.follow_to_read()?;
+        match load::contents_ahead(&self.path, self.bindings_ahead_max)? {
+            Some(contents) => {
+                let later = LaterBindings::new(self.path.clone(), self.queue.clone());
+                Ok((contents, Some(Arc::new(later))))
+            }
+            None => Ok((load::contents(&self.path)?, None)),
+        }
     }
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
@@ -312,3 +330,5 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const CHECKPOINT_PAGES: u32 = 1_024;
 /// Some 40,000 registrations.
 const JOURNAL_BYTES: u64 = 16 << 20;
+/// They are read in a fifth of a second.
+const BINDINGS_AHEAD_MAX: usize = 50_000;

@@ -5,6 +5,7 @@
 #[path = "../../../../fuzz/any_bytes.rs"]
 mod any_bytes;
 mod backup;
+mod bindings;
 mod call_records;
 mod journal;
 #[path = "../model/journal.rs"]

@@ -64,15 +64,15 @@ impl<'l> Multipart<'l> {
             form,
             ..
         } = self;
-        let id = form.content_id(format_args!("rlmi.{version}@busyhour"));
         // Writing to a Vec can't fail.
         let _ = write!(
             out,
-            "--{boundary}\r\nContent-Transfer-Encoding: binary\r\n{id}\r\n\
+            "--{boundary}\r\nContent-Transfer-Encoding: binary\r\n{}\r\n\
              Content-Type: application/rlmi+xml;charset=\"UTF-8\"\r\n\r\n\
              <?xml version=\"1.0\" encoding=\"UTF-8\"?>\r\n\
              <list xmlns=\"urn:ietf:params:xml:ns:rlmi\" uri=\"{}\" version=\"{version}\" \
              fullState=\"{is_full}\">\r\n",
+            form.content_id(format_args!("rlmi.{version}@busyhour")),
             Escaped(&list.uri)
         );
         write_name(out, list.name.as_deref());
@@ -129,12 +129,12 @@ impl<'l> Multipart<'l> {
         number: u32,
         body: &[u8],
     ) {
-        let id = format_args!("{number}.{}@busyhour", self.version);
         let _ = write!(
             out,
             "\r\n--{}\r\nContent-Transfer-Encoding: binary\r\n{}\r\nContent-Type: {}\r\n\r\n",
             self.boundary,
-            self.form.content_id(id),
+            self.form
+                .content_id(format_args!("{number}.{}@busyhour", self.version)),
             package.content_type()
         );
         out.extend_from_slice(body);

@@ -30,6 +30,8 @@ pub(in crate::server) struct AccountPolicy {
     /// An account was removed since the start. Until then no device checks for its
     /// account.
     is_any_gone: AtomicBool,
+    /// That has happened while what the store gave back was looked at.
+    was_one_gone: AtomicBool,
 }
 
 impl AccountPolicy {
@@ -48,6 +50,7 @@ impl AccountPolicy {
             removed: Mutex::default(),
             is_starting: AtomicBool::new(true),
             is_any_gone: AtomicBool::new(true),
+            was_one_gone: AtomicBool::new(false),
         }
     }
 
@@ -128,13 +131,18 @@ impl AccountPolicy {
 
     /// All restored rows have been checked.
     pub(in crate::server) fn end_start(&self) {
-        self.is_any_gone.store(false, Ordering::Release);
+        self.is_any_gone.store(false, Ordering::SeqCst);
+        // One of the two sees that the other was there.
+        if self.was_one_gone.load(Ordering::SeqCst) {
+            self.is_any_gone.store(true, Ordering::SeqCst);
+        }
         self.is_starting.store(false, Ordering::Release);
     }
 
     /// From now on accounts are looked for.
     pub(in crate::server) fn some_have_gone(&self) {
-        self.is_any_gone.store(true, Ordering::Release);
+        self.was_one_gone.store(true, Ordering::SeqCst);
+        self.is_any_gone.store(true, Ordering::SeqCst);
     }
 
     /// Whether no account has this address of record any more.

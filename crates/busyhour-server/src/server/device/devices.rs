@@ -11,6 +11,7 @@ use super::{
     device_context::DeviceContext,
     device_request::DeviceRequest,
     listing::changed_devices::{ChangedDevices, ToRead},
+    loading::unread_bindings::UnreadBindings,
 };
 use crate::server::{
     expiry_timer::{ExpiryOptions, ExpiryTimer},
@@ -29,7 +30,7 @@ use hashbrown::HashTable;
 use std::{
     hash::BuildHasher,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -51,6 +52,10 @@ pub(in crate::server) struct Devices {
     domains: Domains,
     /// Then a shard has devices of one partition.
     is_in_cluster: bool,
+    /// Registrations that are not read yet; none as soon as all are.
+    unread: RwLock<Option<Arc<UnreadBindings>>>,
+    /// There are some.
+    is_reading: AtomicBool,
     /// Some shard notes which devices change.
     is_indexed: AtomicBool,
     /// Requests that may wait for one device.
@@ -93,6 +98,8 @@ impl Devices {
             holders,
             domains,
             is_in_cluster,
+            unread: RwLock::default(),
+            is_reading: AtomicBool::new(false),
             is_indexed: AtomicBool::new(false),
             queue_len_max,
         }
@@ -106,6 +113,9 @@ impl Devices {
         context: &Arc<DeviceContext>,
     ) -> Result<Arc<Device>, Excess> {
         let hash = self.hash(aor);
+        if !self.read_first(hash) {
+            return Err(Excess::Whole);
+        }
         let mut shard = self.shard(hash);
         if let Some(device) = shard.find(hash, aor) {
             return Ok(device);
@@ -127,7 +137,41 @@ impl Devices {
     /// The device of an address of record, if there is one.
     pub(in crate::server) fn find(&self, aor: &str) -> Option<Arc<Device>> {
         let hash = self.hash(aor);
+        self.read_first(hash);
         self.shard(hash).find(hash, aor)
+    }
+
+    /// Reads the registrations of the addresses with this hash, if nobody has; `false` if they cannot be read.
+    fn read_first(&self, hash: u64) -> bool {
+        self.unread().is_none_or(|unread| unread.read_first(hash))
+    }
+
+    /// Those that are not read yet, if there are any.
+    pub(in crate::server) fn unread(&self) -> Option<Arc<UnreadBindings>> {
+        if !self.is_reading.load(Ordering::Acquire) {
+            return None;
+        }
+        let unread = self.unread.read();
+        unread.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// These are read from now on. Devices that they may have take their room in the table.
+    pub(super) fn begin_reading(&self, unread: Arc<UnreadBindings>) {
+        self.shares.take_anyway(Holder::NOBODY, unread.left());
+        *self.unread.write().unwrap_or_else(PoisonError::into_inner) = Some(unread);
+        self.is_reading.store(true, Ordering::Release);
+    }
+
+    /// An address was read, so that its device has its own room.
+    pub(super) fn one_is_read(&self) {
+        self.shares.give_back(Holder::NOBODY, 1);
+    }
+
+    /// All were read, but for so many addresses whose rows are not there.
+    pub(super) fn all_are_read(&self, left: u64) {
+        self.is_reading.store(false, Ordering::Release);
+        *self.unread.write().unwrap_or_else(PoisonError::into_inner) = None;
+        self.shares.give_back(Holder::NOBODY, left);
     }
 
     /// What a device with this address of record is found by.
@@ -139,7 +183,7 @@ impl Devices {
         }
     }
 
-    /// The device of a stored binding, made even where the table is full.
+    /// The device of a stored binding that is being read, made even where the table is full.
     pub(super) fn reopen(&self, aor: Box<str>, context: &Arc<DeviceContext>) -> Arc<Device> {
         let hash = self.hash(&aor);
         let mut shard = self.shard(hash);
@@ -148,15 +192,6 @@ impl Devices {
             self.shares.take_anyway(holder, 1);
             shard.insert(Device::new(aor, hash, holder, context))
         })
-    }
-
-    /// Every device, in an order that depends on the seed and on what happened.
-    pub(in crate::server) fn all(&self) -> Vec<Arc<Device>> {
-        let mut all = Vec::with_capacity(self.len());
-        for shard in &self.shards {
-            all.extend(lock(shard).table.iter().map(|entry| entry.device.clone()));
-        }
-        all
     }
 
     /// The devices of `count` shards, beginning with this one; `None` behind the last.
@@ -170,6 +205,10 @@ impl Devices {
             .get(first..)
             .filter(|shards| !shards.is_empty())?;
         let mut devices = Vec::new();
+        if let Some(unread) = self.unread() {
+            let shards = first..first + behind.len().min(count);
+            shards.for_each(|shard| unread.read_shard_first(shard));
+        }
         for shard in behind.iter().take(count) {
             devices.extend(lock(shard).table.iter().map(|entry| entry.device.clone()));
         }
@@ -214,6 +253,11 @@ impl Devices {
     /// The shard of an address of record.
     pub(super) fn shard_of(&self, aor: &str) -> usize {
         shard_of(self.hash(aor))
+    }
+
+    /// The shard of what has this hash.
+    pub(super) fn shard_of_hash(&self, hash: u64) -> usize {
+        shard_of(hash)
     }
 
     /// Hashes as nobody outside can.

@@ -2,13 +2,13 @@
 //! cluster when a partition comes; it leaves memory when the partition goes. Limits do not apply
 //! here: what was acknowledged is kept.
 
-use super::{Device, device_context::DeviceContext};
+use super::{Device, device_context::DeviceContext, loading::unread_bindings::UnreadBindings};
 use busyhour_registrar::{
     EndedBinding, Restored,
     watch::{Publications, Restorable},
 };
-use busyhour_store::{SoftState, StoredBinding};
-use std::{collections::BTreeSet, sync::Arc};
+use busyhour_store::{BindingReader, SoftState, StoreError, StoredBinding};
+use std::sync::Arc;
 
 impl Device {
     /// Leaves memory, since another node of the cluster has it from now on. Nothing has ended,
@@ -33,24 +33,31 @@ impl Device {
 }
 
 impl DeviceContext {
-    /// Restores every stored binding with its remaining lifetime.
+    /// Restores stored bindings with their remaining lifetimes: all of them at the start, those of an address that was
+    /// not read then, or those of partitions that this node of a cluster was granted.
     pub(in crate::server) fn restore_bindings(self: &Arc<Self>, stored: Vec<StoredBinding>) {
-        self.restore_rows(stored);
-        for device in self.table.all() {
+        for device in self.restore_rows(stored) {
             device.fire(self);
         }
     }
 
-    /// The same for partitions that this node of a cluster was granted.
-    pub(in crate::server) fn restore_partitions(self: &Arc<Self>, stored: Vec<StoredBinding>) {
-        let aors: BTreeSet<Box<str>> = stored.iter().map(|row| row.aor.clone()).collect();
-        self.restore_rows(stored);
-        for device in aors.iter().filter_map(|aor| self.table.find(aor)) {
-            device.fire(self);
-        }
+    /// The registrations that were not read at the start are read from now on, each first when somebody asks for it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read which ones there are.
+    pub(in crate::server) fn begin_reading(
+        self: &Arc<Self>,
+        reader: Arc<dyn BindingReader>,
+    ) -> Result<(), StoreError> {
+        let unread = UnreadBindings::look(reader, self)?;
+        self.table.begin_reading(Arc::new(unread));
+        Ok(())
     }
 
-    fn restore_rows(self: &Arc<Self>, stored: Vec<StoredBinding>) {
+    /// Returns the devices that have rows.
+    fn restore_rows(self: &Arc<Self>, stored: Vec<StoredBinding>) -> Vec<Arc<Device>> {
+        let mut devices: Vec<Arc<Device>> = Vec::with_capacity(stored.len());
         let at = self.clock.moment();
         let mut over = Vec::new();
         for binding in stored {
@@ -76,8 +83,14 @@ impl DeviceContext {
             if is_more && !lease.removed {
                 self.log.counters.restored.increment();
             }
+            devices.push(device);
         }
-        self.persistence.store().purge(&over);
+        if !over.is_empty() {
+            self.persistence.store().purge(&over);
+        }
+        // A device with several rows needs one turn; another one changes nothing.
+        devices.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        devices
     }
 
     /// Restores every stored publication with its remaining lifetime.
@@ -94,6 +107,8 @@ impl DeviceContext {
                 over.push(row.ended());
                 continue;
             };
+            // Its registrations come first, if they are not read yet.
+            self.table.find(stored.device());
             let device = self.table.reopen(stored.device().into(), self);
             self.compositor.take_back_in(&stored, device.holder());
             device.restore_publication(self, stored, row.ended(), at.now + remaining);

@@ -21,7 +21,7 @@ use busyhour_registrar::{
     Refusal, address_of_record,
     watch::{Subscribe, Subscription, write_accepted},
 };
-use busyhour_sip::{Flow, HeaderName, Message, Method, SipUri, Status, Uri};
+use busyhour_sip::{HeaderName, Message, Method, SipUri, Status, Uri};
 use std::sync::Arc;
 
 impl Core {

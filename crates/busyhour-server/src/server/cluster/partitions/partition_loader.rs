@@ -69,7 +69,7 @@ impl Core {
         grants
             .iter()
             .for_each(|grant| self.persistence.runs().begin(*grant));
-        self.devices.restore_partitions(contents.bindings);
+        self.devices.restore_bindings(contents.bindings);
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) =
             contents.soft_states.into_iter().partition(is_subscription);

@@ -1,0 +1,3 @@
+//! Bindings as they are read back.
+
+pub(crate) mod binding_reader;

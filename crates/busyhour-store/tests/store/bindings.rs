@@ -1,0 +1,123 @@
+//! Bindings that are read while a server serves are those that are read at once.
+
+use crate::sample::{commit, put};
+use crate::support::random::Random;
+use busyhour::clock::{Clock, UnixTime};
+use busyhour_registrar::BindingId;
+use busyhour_store::{
+    BindingReader, DiskBehaviour, SimulatedDisk, SqliteOptions, SqliteStore, Store, StoredBinding,
+};
+use std::sync::Arc;
+
+/// More than one portion of each way to read them.
+const ROWS: u64 = 700;
+
+/// `store` has these rows, and reads them later.
+fn are_read_later(store: &dyn Store) {
+    let ids: Vec<_> = (1..=ROWS).map(|number| number * number).collect();
+    let puts = ids.iter().map(|id| put(*id, 1)).collect();
+    commit(store, puts).unwrap();
+    let all = store.load().unwrap();
+    assert_eq!(all.bindings.len() as u64, ROWS);
+    let (contents, reader) = store.load_ahead().unwrap();
+    let reader: Arc<dyn BindingReader> = reader.expect("they are many");
+    assert!(contents.bindings.is_empty());
+    assert_eq!(contents.highest_id(), all.highest_id());
+    let hash = |aor: &str| aor.bytes().map(u64::from).sum::<u64>();
+    let mut keys = reader.keys(&hash).unwrap();
+    keys.sort_unstable_by_key(|(_, id)| *id);
+    let expected = all.bindings.iter().map(|row| (hash(&row.aor), row.id));
+    assert!(keys.into_iter().eq(expected));
+    assert_eq!(in_order(&*reader), all.bindings);
+    let mut random = Random::new();
+    for _ in 0..50 {
+        let wanted: Vec<_> = (0..random.below(5))
+            .map(|_| all.bindings[random.below(ROWS as usize)].clone())
+            .collect();
+        let ids: Vec<_> = wanted.iter().map(|row| row.id).collect();
+        assert_eq!(reader.read(&ids).unwrap(), wanted);
+    }
+    assert_eq!(reader.read(&[BindingId(2)]).unwrap(), []);
+}
+
+fn in_order(reader: &dyn BindingReader) -> Vec<StoredBinding> {
+    let mut all: Vec<StoredBinding> = Vec::new();
+    loop {
+        let last = all.last().map(|row| row.id);
+        let rows = reader.read_behind(last, 64).unwrap();
+        if rows.is_empty() {
+            return all;
+        }
+        assert!(rows.len() <= 64);
+        all.extend(rows);
+    }
+}
+
+#[test]
+fn a_database_reads_many_bindings_later_and_few_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |bindings_ahead_max| {
+        SqliteStore::open(SqliteOptions {
+            bindings_ahead_max,
+            ..SqliteOptions::new(folder.path().join("busyhour.db"))
+        })
+    };
+    let store = open(ROWS as usize - 1).unwrap();
+    are_read_later(&store);
+    drop(store);
+    let (contents, reader) = open(ROWS as usize).unwrap().load_ahead().unwrap();
+    assert!(reader.is_none());
+    assert_eq!(contents.bindings.len() as u64, ROWS);
+}
+
+/// Who waits for the end of the store is told what cannot be read.
+#[test]
+fn what_cannot_be_read_later_is_the_end_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("busyhour.db");
+    let options = SqliteOptions {
+        bindings_ahead_max: 0,
+        ..SqliteOptions::new(&path)
+    };
+    let store = SqliteStore::open(options.clone()).unwrap();
+    commit(&store, vec![put(7, 1)]).unwrap();
+    drop(store);
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other
+        .execute("UPDATE contact SET remote = 'nowhere'", [])
+        .unwrap();
+    drop(other);
+    let store = SqliteStore::open(options).unwrap();
+    let (told, end) = std::sync::mpsc::channel();
+    store.watch_end(Box::new(move |error| told.send(error.to_string()).unwrap()));
+    let (_, reader) = store.load_ahead().unwrap();
+    let reader = reader.unwrap();
+    let error = reader.read(&[BindingId(7)]).unwrap_err();
+    reader.give_up(&error);
+    let reason = end.recv().unwrap();
+    assert!(
+        reason.contains("contact row 7") && reason.contains("nowhere"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_simulated_disk_reads_them_later_as_well() {
+    let clock = Clock::simulated(UnixTime::from_secs(1_700_000_000));
+    let behaviour = DiskBehaviour {
+        bindings_ahead_max: ROWS as usize - 1,
+        ..DiskBehaviour::default()
+    };
+    let disk = SimulatedDisk::new(1, behaviour);
+    let store = disk.open(clock.clone());
+    let ids: Vec<_> = (1..=ROWS).collect();
+    let puts = ids.iter().map(|id| put(*id, 1)).collect();
+    store.commit(puts, Box::new(|fate| fate.unwrap())).unwrap();
+    clock
+        .as_virtual()
+        .unwrap()
+        .advance_to(disk.next_due().unwrap());
+    disk.run_due();
+    let (_, reader) = store.load_ahead().unwrap();
+    assert_eq!(in_order(&*reader.unwrap()), store.load().unwrap().bindings);
+}
