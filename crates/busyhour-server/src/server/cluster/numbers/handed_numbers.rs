@@ -9,12 +9,13 @@
 //! Each node has its own counter and its own lock, so threads that hand on to different nodes, or hear
 //! different nodes, do not wait for each other, and to hand on takes no lock at all.
 
+use crate::lock::lock;
 use crate::server::stats::counters::Counter;
 use std::{
     array,
     collections::BTreeSet,
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -127,10 +128,6 @@ impl HeardNumbers {
     fn missing(&self) -> u64 {
         self.missing.len() as u64
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Nodes whose numbers are together: 4 KiB.
