@@ -52,6 +52,7 @@ Examples:
   versus list                                   what can be measured, and against whom
   versus run timers --quick                     a first answer within 30 s
   versus run timers --engine busyhour,std-btreemap --json timers.json
+  versus run pool-requeue --workers 2,8,64      more workers than the machine has cores
   versus compare timers.json --metric cancelled_life_ns
   versus run all --budget 18 --json all.json    every scenario at every size, within 18 minutes
   versus report all.json                        a page with plots below record/
@@ -135,6 +136,9 @@ struct RunArgs {
     /// Seconds after which one process is ended and counted as failed
     #[arg(long, default_value_t = 180)]
     limit: u64,
+    /// These numbers of workers (of threads, where a scenario has those) in place of its own
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    workers: Vec<u64>,
     /// Write the record here, anew after each size
     #[arg(long)]
     json: Option<PathBuf>,
@@ -181,6 +185,7 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         rounds: args.rounds,
         seed: args.seed,
         limit: Duration::from_secs(args.limit),
+        workers: args.workers.clone(),
     };
     let rows = run::run(&args.scenario, &args.engine, &pace, args.json.as_deref())?;
     Ok(code_of(&rows))

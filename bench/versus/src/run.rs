@@ -28,6 +28,8 @@ pub struct Pace {
     pub rounds: usize,
     pub seed: u64,
     pub limit: Duration,
+    /// The numbers of workers or threads; empty for the scenarios' own.
+    pub workers: Vec<u64>,
 }
 
 /// Measures the scenarios with these names, or all; writes the record after each size, and
@@ -39,6 +41,9 @@ pub fn run(
     json: Option<&Path>,
 ) -> Result<Vec<Row>> {
     let parts = chosen(names)?;
+    if !pace.workers.is_empty() && !parts.iter().any(|part| has_workers(part)) {
+        bail!("no part of these scenarios has workers or threads");
+    }
     // Everything is built before any time is measured.
     let ready: Vec<_> = parts
         .iter()
@@ -163,7 +168,7 @@ impl Pace {
         let share = end.map(|end| self.share(parts, end));
         let cut = share.map(|share| Instant::now() + share * OVERRUN_MOST);
         Plan {
-            sizes: sizes(),
+            sizes: with_workers(sizes(), &self.workers),
             rounds: match self.quick {
                 true if is_machine(part) => 1,
                 true => QUICK_ROUNDS,
@@ -252,6 +257,35 @@ fn is_machine(part: &Scenario) -> bool {
     part.name == MACHINE
 }
 
+fn has_workers(part: &Scenario) -> bool {
+    let size = (part.tiny)();
+    WORKERS
+        .iter()
+        .any(|key| size.iter().any(|size| size.has(key)))
+}
+
+/// Each size once with each of these numbers of workers; a size without workers as it is.
+fn with_workers(sizes: Vec<Params>, workers: &[u64]) -> Vec<Params> {
+    if workers.is_empty() {
+        return sizes;
+    }
+    let mut changed = Vec::new();
+    for size in sizes {
+        let key = WORKERS.into_iter().find(|key| size.has(key));
+        let counts = if key.is_some() { workers } else { &[0][..] };
+        for count in counts {
+            let size = key.map_or_else(|| size.clone(), |key| size.with(key, *count));
+            if !changed.contains(&size) {
+                changed.push(size);
+            }
+        }
+    }
+    changed
+}
+
+/// The parameters that say how many threads take part.
+const WORKERS: [&str; 2] = ["workers", "threads"];
+
 const MACHINE: &str = "random-access";
 
 /// How many times its share a part may take, so that its largest sizes get a round; the
@@ -276,6 +310,7 @@ mod tests {
             rounds: 3,
             seed: 1,
             limit: Duration::from_secs(180),
+            workers: Vec::new(),
         }
     }
 
@@ -294,6 +329,31 @@ mod tests {
         assert_eq!(works(&[MACHINE]), [MACHINE]);
         let unknown = chosen(&names(&["timers", "timer"])).err().unwrap();
         assert!(unknown.to_string().starts_with("no scenario `timer`"));
+    }
+
+    #[test]
+    fn other_numbers_of_workers_replace_those_of_each_size_once() {
+        let asked = Pace {
+            workers: vec![2, 64],
+            ..pace(true)
+        };
+        let sizes = |name: &str| {
+            let parts = scenario::parts(name);
+            asked.plan(parts[0], &parts, None).sizes
+        };
+        let workers: Vec<_> = sizes("pool-requeue")
+            .iter()
+            .map(|size| size.number("workers"))
+            .collect();
+        assert_eq!(workers, [2, 64]);
+        assert_eq!(sizes("timers"), (scenario::parts("timers")[0].quick)());
+        let threads: Vec<_> = sizes("buffers")
+            .iter()
+            .map(|size| (size.number("threads"), size.number("live")))
+            .collect();
+        assert_eq!(threads, [(2, 1), (64, 1), (2, 1_000), (64, 1_000)]);
+        let none = run(&names(&["storm"]), &[], &asked, None).err().unwrap();
+        assert!(none.to_string().contains("workers or threads"), "{none}");
     }
 
     #[test]

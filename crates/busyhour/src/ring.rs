@@ -1,6 +1,9 @@
 //! A growing ring buffer: first in, first out, at a few instructions each.
 
-use std::mem::{self, MaybeUninit};
+use std::{
+    mem::{self, MaybeUninit},
+    ptr,
+};
 
 /// The values are the `len` ones from `head` on, modulo the length of the ring,
 /// which is 0 or a power of two.
@@ -83,6 +86,31 @@ impl<T> Ring<T> {
         oldest
     }
 
+    /// Moves the oldest values of `other`, at most `count_max`, behind its own: in
+    /// as many pieces as the two rings have ends in the way.
+    pub(crate) fn append(&mut self, other: &mut Self, count_max: usize) {
+        let mut left = other.len.min(count_max);
+        while self.slots.len() < self.len + left {
+            self.grow(other.capacity());
+        }
+        while left > 0 {
+            let (from, to) = (other.head, self.index(self.len));
+            let piece = (other.slots.len() - from).min(self.slots.len() - to);
+            let piece = piece.min(left);
+            // SAFETY: `piece` values are there from `from` on, before the end of
+            // their memory, and as many slots are vacant from `to` on: this ring
+            // has room for all that are left. The other one forgets them below.
+            unsafe {
+                let values = other.slots.as_ptr().add(from);
+                ptr::copy_nonoverlapping(values, self.slots.as_mut_ptr().add(to), piece);
+            }
+            other.head = other.index(piece);
+            other.len -= piece;
+            self.len += piece;
+            left -= piece;
+        }
+    }
+
     /// Gives up the oldest value in place, for a caller that moves it by
     /// copying: the value belongs to the caller, and stays valid until the ring
     /// is used again.
@@ -149,6 +177,12 @@ impl<T> Ring<T> {
     }
 }
 
+impl<T> Default for Ring<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// If a drop panics, the other values are still dropped.
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
@@ -177,10 +211,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_deque(steps in vec((0..6_u8, any::<u8>()), 0..400)) {
+        fn it_is_a_deque(steps in vec((0..8_u8, any::<u8>()), 0..400)) {
             let (mut ring, mut deque) = (Ring::new(), VecDeque::new());
+            let mut other = Ring::new();
             for (step, number) in steps {
                 match step {
+                    6 => (0..number % 8).for_each(|number| other.push_back(2, || number)),
+                    7 => {
+                        let count = usize::from(number % 16);
+                        let moved = std::iter::from_fn(|| other.pop_front()).collect::<Vec<_>>();
+                        moved.iter().for_each(|value| other.push_back(1, || *value));
+                        ring.append(&mut other, count);
+                        deque.extend(moved.iter().take(count));
+                        prop_assert_eq!(other.len(), moved.len().saturating_sub(count));
+                    }
                     0 | 1 => {
                         ring.push_back(4, || number);
                         deque.push_back(number);

@@ -7,13 +7,13 @@
 use std::{cell::RefCell, sync::Arc};
 
 use super::{
-    address::{CLASS_COUNT, SizeClass},
+    address::{CLASS_COUNT, RecentBlock, SizeClass},
     block::Pinner,
     counters::BufferCounters,
     leak_tracer::LeakTracer,
     store::Store,
 };
-use crate::sync::{Here, thread_local_with_drop, zeroed_thread_local};
+use crate::sync::{Here, thread_local_with_drop, zeroed, zeroed_thread_local};
 
 /// The free blocks that one thread keeps of one pool.
 #[derive(Debug)]
@@ -195,10 +195,10 @@ pub(super) fn with<R>(store: &Store, work: impl FnOnce(Option<&mut Cache>) -> R)
     }
 }
 
-/// This thread's pin state.
+/// What this thread knows for pins.
 #[inline(always)]
-pub(super) fn pinner() -> Here<Pinner> {
-    PINNER.here()
+pub(super) fn pinning() -> Here<Pinning> {
+    PINNING.here()
 }
 
 #[cold]
@@ -217,8 +217,17 @@ thread_local_with_drop! {
 }
 
 zeroed_thread_local! {
-    static PINNER: Pinner;
+    static PINNING: Pinning;
 }
+
+/// A thread's state for pins, and the block that it pinned last.
+#[derive(Debug)]
+pub(super) struct Pinning {
+    pub(super) pinner: Pinner,
+    pub(super) recent: RecentBlock,
+}
+
+zeroed!(Pinning { pinner, recent });
 
 /// Free blocks of one class, the latest released on top, since its memory is
 /// still in the cache.

@@ -10,7 +10,9 @@ use std::{
 
 use super::{
     Error,
-    address::{BlockStripes, GRANULE_BYTES, Range, Region, SizeClass, SlotIndex},
+    address::{
+        BlockByte, BlockStripes, GRANULE_BYTES, Range, RecentBlock, Region, SizeClass, SlotIndex,
+    },
     block::{DropPin, Ref, RefByte, Remaining, Slot, SlotHeader, Stripes, TryDropPin, TryPin},
     cache::{self, Cache},
     counters::BufferCounters,
@@ -122,9 +124,10 @@ impl Store {
     #[inline(always)]
     pub(super) fn pin(&self, address: usize) -> Result<(), Error> {
         let mut tried = TryPin::Unusual;
-        if let Some((place, offset)) = self.region.locate_block(address) {
+        let pinning = cache::pinning();
+        if let Some((place, offset)) = self.find_to_pin(address, &pinning.recent) {
             let stripes = self.region.stripes(place);
-            tried = self.slot(place).try_pin(offset, &cache::pinner(), &stripes);
+            tried = (self.slot(place)).try_pin(offset, &pinning.pinner, &stripes);
         }
         match tried {
             TryPin::Held => Ok(()),
@@ -137,7 +140,7 @@ impl Store {
     fn pin_rarely(&self, tried: TryPin, address: usize) -> Result<(), Error> {
         self.hold(address, |slot, offset, stripes, is_first| {
             let tried = if is_first { tried } else { TryPin::Unusual };
-            slot.pin_byte(tried, offset, &cache::pinner(), stripes)
+            slot.pin_byte(tried, offset, &cache::pinning().pinner, stripes)
         })
         .map(|_| ())
     }
@@ -153,9 +156,10 @@ impl Store {
     #[inline(always)]
     pub(super) fn unpin(&self, address: usize) -> Result<(), Error> {
         let mut tried = TryDropPin::Unusual;
-        if let Some((place, offset)) = self.region.locate_block(address) {
+        let pinning = cache::pinning();
+        if let Some((place, offset)) = self.find_to_unpin(address, &pinning.recent) {
             let (slot, stripes) = (self.slot(place), self.region.stripes(place));
-            tried = slot.try_drop_pin(offset, &cache::pinner(), &stripes);
+            tried = slot.try_drop_pin(offset, &pinning.pinner, &stripes);
             if let TryDropPin::Last(word) = tried {
                 self.put(place, word);
                 return Ok(());
@@ -172,7 +176,7 @@ impl Store {
     fn unpin_rarely(&self, tried: TryDropPin, address: usize) -> Result<(), Error> {
         let (place, offset) = self.locate(address)?;
         let (slot, stripes) = (self.slot(place), self.region.stripes(place));
-        match slot.drop_pin(tried, offset, &cache::pinner(), &stripes) {
+        match slot.drop_pin(tried, offset, &cache::pinning().pinner, &stripes) {
             DropPin::Dropped(Remaining::Some) => Ok(()),
             DropPin::Dropped(Remaining::None(word)) => {
                 self.put(place, word);
@@ -181,6 +185,25 @@ impl Store {
             DropPin::NotLive => Err(self.refuse_address(Error::NotLive { address })),
             DropPin::NotPinned => Err(self.refuse_address(Error::NotPinned { address })),
         }
+    }
+
+    /// The block with the byte at `address` and the offset in it, and notes them
+    /// for the unpin.
+    #[inline(always)]
+    fn find_to_pin(&self, address: usize, recent: &RecentBlock) -> Option<(SlotIndex, usize)> {
+        if let Some(found) = recent.find_again(self.id, address) {
+            return Some(found);
+        }
+        let byte = self.region.locate_block(address)?;
+        recent.note(self.id, address, &byte);
+        Some((byte.place, byte.offset))
+    }
+
+    #[inline(always)]
+    fn find_to_unpin(&self, address: usize, recent: &RecentBlock) -> Option<(SlotIndex, usize)> {
+        let byte = || self.region.locate_block(address);
+        let place = |byte: BlockByte| (byte.place, byte.offset);
+        recent.find(self.id, address).or_else(|| byte().map(place))
     }
 
     /// Drops a handle on the block whose slot is `slot`; returns this store's

@@ -55,7 +55,21 @@ impl<'a> Submission<'a> {
             Some(current) if self.shared.admits() && !self.is_full_here(current) => {
                 self.make_here(current, make)
             }
+            None if self.shared.admits() && !self.shared.is_simulated() => self.make_outside(make),
             _ => self.push(make(), false),
+        }
+    }
+
+    /// In the usual case, which is that of a worker that is there and not full,
+    /// the task is created in the inject queue.
+    #[inline(always)]
+    fn make_outside(self, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
+        match self.shared.workers.inject_first(make) {
+            Ok((number, len)) => {
+                self.after_push(Some(number), len);
+                Ok(())
+            }
+            Err(make) => self.push(make(), false),
         }
     }
 

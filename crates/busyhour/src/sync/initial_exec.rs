@@ -105,6 +105,8 @@ unsafe impl BeginsAsZero for Cell<bool> {}
 // SAFETY: as above.
 unsafe impl BeginsAsZero for Cell<u32> {}
 // SAFETY: as above.
+unsafe impl BeginsAsZero for Cell<u64> {}
+// SAFETY: as above.
 unsafe impl BeginsAsZero for Cell<usize> {}
 // SAFETY: as above; an instant is a number.
 unsafe impl BeginsAsZero for Cell<Instant> {}

@@ -47,7 +47,16 @@ pub(in crate::buffer) enum Range {
 
 /// A block or granule: its index in the table of states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::buffer) struct SlotIndex(usize);
+pub(in crate::buffer) struct SlotIndex(pub(super) usize);
+
+/// A byte of a block.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::buffer) struct BlockByte {
+    pub(in crate::buffer) place: SlotIndex,
+    /// Which byte of the block it is.
+    pub(in crate::buffer) offset: usize,
+    pub(super) block_bytes: usize,
+}
 
 impl Region {
     /// Reserves room for `budget_bytes` in each class.
@@ -81,12 +90,13 @@ impl Region {
     /// start; `None` for an address outside the reservation.
     pub(in crate::buffer) fn locate(&self, address: usize) -> Option<(SlotIndex, usize)> {
         let granule = || self.locate_granule(address.wrapping_sub(self.blocks.as_ptr() as usize));
-        self.locate_block(address).or_else(granule)
+        let block = self.locate_block(address);
+        block.map_or_else(granule, |byte| Some((byte.place, byte.offset)))
     }
 
     /// The same for blocks; `None` for granules too.
     #[inline]
-    pub(in crate::buffer) fn locate_block(&self, address: usize) -> Option<(SlotIndex, usize)> {
+    pub(in crate::buffer) fn locate_block(&self, address: usize) -> Option<BlockByte> {
         let offset = address.wrapping_sub(self.blocks.as_ptr() as usize);
         let range_index = offset >> self.range_shift;
         if range_index >= CLASS_COUNT {
@@ -95,8 +105,11 @@ impl Region {
         let class = SizeClass::at(range_index);
         let offset = offset & (self.range_bytes() - 1);
         let index = class.block_holding(offset);
-        let place = self.place_at(range_index, index);
-        Some((place, offset - index * class.block_bytes()))
+        Some(BlockByte {
+            place: self.place_at(range_index, index),
+            offset: offset - index * class.block_bytes(),
+            block_bytes: class.block_bytes(),
+        })
     }
 
     /// The block or granule at `index` of `range`.

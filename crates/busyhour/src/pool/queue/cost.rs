@@ -16,7 +16,7 @@ fn cost_of_an_injected_task() {
         |count| {
             for _ in 0..count / BATCH {
                 for _ in 0..BATCH {
-                    assert!(ours.push(Task::new(|| ())).is_ok());
+                    assert!(ours.push(|| Task::new(|| ())).is_ok());
                 }
                 drop(ours.take());
             }

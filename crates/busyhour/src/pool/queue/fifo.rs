@@ -1,8 +1,9 @@
-//! A worker's plain tasks, oldest first.
+//! Plain tasks, oldest first: those of a worker, or a chunk on its way to one.
 
 use super::task_cell::TaskCell;
 use crate::{ring::Ring, task::Task};
 
+#[derive(Default)]
 pub(in crate::pool) struct TaskFifo(Ring<Task>);
 
 impl TaskFifo {
@@ -20,10 +21,21 @@ impl TaskFifo {
         self.0.is_empty()
     }
 
+    /// Whether the next push makes room for more tasks.
+    #[inline(always)]
+    pub(in crate::pool) fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
+
     /// Appends the task that `make` creates.
     #[inline(always)]
     pub(in crate::pool) fn push(&mut self, make: impl FnOnce() -> Task) {
-        self.0.push_back(CAPACITY_MIN, make);
+        self.0.push_back(CHUNK_LEN, make);
+    }
+
+    /// Appends the oldest tasks of `other`, at most `tasks_max`.
+    pub(in crate::pool) fn append(&mut self, other: &mut Self, tasks_max: usize) {
+        self.0.append(&mut other.0, tasks_max);
     }
 
     /// Moves the oldest task to an empty cell; returns whether there was one.
@@ -43,8 +55,8 @@ impl TaskFifo {
     }
 }
 
-/// 16 KiB of tasks.
-const CAPACITY_MIN: usize = 256;
+/// 16 KiB of tasks: the room that the first one makes.
+pub(in crate::pool) const CHUNK_LEN: usize = 256;
 
 #[cfg(test)]
 mod tests {

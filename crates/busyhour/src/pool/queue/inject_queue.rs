@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, mem};
 
-use super::local::WorkBatch;
+use super::{fifo::TaskFifo, local::WorkBatch};
 use crate::{
     pool::entity::Token,
     sync::{
@@ -26,6 +26,8 @@ pub(in crate::pool) struct InjectQueue {
     high_water: AtomicUsize,
     /// The number of tasks ever pushed.
     pushed: AtomicU64,
+    /// No fewer tasks than ever waited in the worker's FIFO.
+    fifo_len_max: AtomicUsize,
     queue: SpinLock<Injected>,
 }
 
@@ -33,8 +35,8 @@ pub(in crate::pool) struct InjectQueue {
 struct Injected {
     state: InjectState,
     /// Full chunks, older than `tasks`.
-    full: VecDeque<VecDeque<Task>>,
-    tasks: VecDeque<Task>,
+    full: VecDeque<TaskFifo>,
+    tasks: TaskFifo,
     tokens: Vec<Token>,
     len: usize,
 }
@@ -73,16 +75,33 @@ impl InjectQueue {
         self.pushed.load(Ordering::SeqCst)
     }
 
-    #[inline]
-    pub(in crate::pool) fn push(&self, task: Task) -> Result<usize, InjectClosed<Task>> {
+    /// At most as many tasks as wait here and in the worker's FIFO. A thread that
+    /// pushes reads no line for it that the worker writes again and again.
+    #[inline(always)]
+    pub(in crate::pool) fn task_len_max(&self) -> usize {
+        self.len() + self.fifo_len_max.load(Ordering::Relaxed)
+    }
+
+    /// Tells those who push that so many tasks may wait in the worker's FIFO.
+    pub(in crate::pool) fn expect_in_fifo(&self, len_max: usize) {
+        self.fifo_len_max.store(len_max, Ordering::Relaxed);
+    }
+
+    /// Queues the task that `make` creates in its place; returns how many items
+    /// wait, or `make` if the worker has left.
+    #[inline(always)]
+    pub(in crate::pool) fn push<M: FnOnce() -> Task>(
+        &self,
+        make: M,
+    ) -> Result<usize, InjectClosed<M>> {
         let mut queue = self.queue.lock();
         if queue.state != InjectState::Open {
-            return Err(InjectClosed(task));
+            return Err(InjectClosed(make));
         }
-        if queue.tasks.len() == queue.tasks.capacity() {
+        if queue.tasks.is_full() {
             queue.begin_chunk();
         }
-        queue.tasks.push_back(task);
+        queue.tasks.push(make);
         // Called only under the lock, so no read-modify-write is needed.
         let pushed = self.pushed.load(Ordering::Relaxed) + 1;
         self.pushed.store(pushed, Ordering::Relaxed);
@@ -99,6 +118,7 @@ impl InjectQueue {
         Ok(self.publish(&mut queue, 1))
     }
 
+    #[inline(always)]
     fn publish(&self, queue: &mut Injected, more: usize) -> usize {
         queue.len += more;
         if queue.len > self.high_water.load(Ordering::Relaxed) {
@@ -121,10 +141,10 @@ impl InjectQueue {
     /// Takes all entities; they do not wait behind plain tasks.
     pub(in crate::pool) fn take_tokens(&self) -> WorkBatch {
         let mut queue = self.queue.lock();
-        self.hand_out(&mut queue, VecDeque::new())
+        self.hand_out(&mut queue, TaskFifo::new())
     }
 
-    fn hand_out(&self, queue: &mut Injected, tasks: VecDeque<Task>) -> WorkBatch {
+    fn hand_out(&self, queue: &mut Injected, tasks: TaskFifo) -> WorkBatch {
         let tokens = mem::take(&mut queue.tokens);
         let batch = WorkBatch { tasks, tokens };
         debug_assert!(batch.len() <= queue.len);
@@ -180,13 +200,9 @@ impl Injected {
     /// Sets a full chunk aside, so that no push moves earlier items.
     #[cold]
     fn begin_chunk(&mut self) {
-        let fresh = VecDeque::with_capacity(CHUNK_LEN);
-        let full = mem::replace(&mut self.tasks, fresh);
+        let full = mem::take(&mut self.tasks);
         if !full.is_empty() {
             self.full.push_back(full);
         }
     }
 }
-
-/// 16 KiB of tasks.
-pub(in crate::pool) const CHUNK_LEN: usize = 256;

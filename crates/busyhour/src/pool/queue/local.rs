@@ -1,6 +1,6 @@
 //! A worker's own queues: its FIFO of plain tasks and its run queue.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use super::{fifo::TaskFifo, task_cell::TaskCell};
 use crate::{
@@ -30,7 +30,7 @@ pub(in crate::pool) enum Runnable {
 /// The work that a thief or a shutdown takes.
 #[derive(Default)]
 pub(in crate::pool) struct WorkBatch {
-    pub(in crate::pool) tasks: VecDeque<Task>,
+    pub(in crate::pool) tasks: TaskFifo,
     pub(in crate::pool) tokens: Vec<Token>,
 }
 
@@ -159,13 +159,11 @@ impl Local {
 
     /// Adds work that came from outside or was stolen; returns it after a
     /// shutdown.
-    pub(in crate::pool) fn take_over(&mut self, batch: WorkBatch) -> WorkBatch {
+    pub(in crate::pool) fn take_over(&mut self, mut batch: WorkBatch) -> WorkBatch {
         if self.is_closed {
             return batch;
         }
-        for task in batch.tasks {
-            self.fifo.push(|| task);
-        }
+        self.fifo.append(&mut batch.tasks, usize::MAX);
         for token in batch.tokens {
             token.wake(&mut self.run_queue);
         }
@@ -202,10 +200,10 @@ impl Local {
         }
     }
 
-    fn take_tasks(&mut self, tasks_max: usize) -> VecDeque<Task> {
-        std::iter::from_fn(|| self.fifo.take())
-            .take(tasks_max)
-            .collect()
+    fn take_tasks(&mut self, tasks_max: usize) -> TaskFifo {
+        let mut taken = TaskFifo::new();
+        taken.append(&mut self.fifo, tasks_max);
+        taken
     }
 
     fn pick_entity(&mut self) -> Option<Token> {
@@ -220,10 +218,9 @@ impl Local {
 
 impl WorkBatch {
     pub(in crate::pool) fn of_task(task: Task) -> Self {
-        Self {
-            tasks: VecDeque::from([task]),
-            tokens: Vec::new(),
-        }
+        let mut batch = Self::default();
+        batch.tasks.push(|| task);
+        batch
     }
 
     pub(in crate::pool) fn is_empty(&self) -> bool {

@@ -10,6 +10,7 @@ mod inject_queue;
 mod cost;
 
 pub(in crate::pool) use biased_lock::BiasedLock;
-pub(in crate::pool) use inject_queue::{CHUNK_LEN, InjectClosed, InjectQueue};
+pub(in crate::pool) use fifo::CHUNK_LEN;
+pub(in crate::pool) use inject_queue::{InjectClosed, InjectQueue};
 pub(in crate::pool) use local::{Local, Runnable, WorkBatch};
 pub(crate) use task_cell::TaskCell;

@@ -90,9 +90,9 @@ impl<'a> ThreadContext<'a> {
 
     /// Drops tasks, each on its own, and the tasks of entities: the pool is
     /// sealed, so no worker will run them.
-    pub(in crate::pool) fn abandon(self, batch: WorkBatch) {
+    pub(in crate::pool) fn abandon(self, mut batch: WorkBatch) {
         self.count_abandoned(batch.tasks.len() as u64);
-        for task in batch.tasks {
+        while let Some(task) = batch.tasks.take() {
             self.shared.isolate(|| drop(task));
         }
         batch.tokens.iter().for_each(Token::abandon);

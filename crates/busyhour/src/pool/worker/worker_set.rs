@@ -138,6 +138,30 @@ impl WorkerSet {
         self.iter().any(|worker| worker.waiting_len() > 0)
     }
 
+    /// The same for a thread that is no worker.
+    #[inline(always)]
+    fn is_full_outside(&self, worker: &Worker) -> bool {
+        worker.inject_queue.task_len_max() >= self.capacity_share && self.is_full(worker)
+    }
+
+    /// Creates a plain task in the inject queue of the worker that the selector
+    /// chooses; returns the number of that one and the length, or `make` if this
+    /// worker has left or is full.
+    #[inline(always)]
+    pub(in crate::pool) fn inject_first<M: FnOnce() -> Task>(
+        &self,
+        make: M,
+    ) -> Result<(usize, usize), M> {
+        let worker = &self.places[self.select()];
+        if self.is_full_outside(worker) {
+            return Err(make);
+        }
+        match worker.inject_queue.push(make) {
+            Ok(len) => Ok((worker.number, len)),
+            Err(InjectClosed(make)) => Err(make),
+        }
+    }
+
     /// Puts a plain task into an inject queue, whose number and length it
     /// returns; `forced` ignores the bound. A worker that leaves at this moment
     /// has closed its queue, so the task goes to the next one.
@@ -148,13 +172,13 @@ impl WorkerSet {
         forced: bool,
     ) -> Result<(usize, usize), Rejected> {
         for worker in self.selected_first() {
-            if !forced && self.is_full(worker) {
+            if !forced && self.is_full_outside(worker) {
                 let reason = Reason::Full;
                 return Err(Rejected { task, reason });
             }
-            match worker.inject_queue.push(task) {
+            match worker.inject_queue.push(|| task) {
                 Ok(len) => return Ok((worker.number, len)),
-                Err(InjectClosed(back)) => task = back,
+                Err(InjectClosed(make)) => task = make(),
             }
         }
         let reason = Reason::ShutDown;
@@ -181,10 +205,12 @@ impl WorkerSet {
         from_there.iter().chain(before)
     }
 
+    #[inline]
     fn select(&self) -> usize {
         let len = self.slots.len().clamp(1, self.places.len());
         match self.selector {
-            Selector::Default => thread_index() % len,
+            // In 32 bits a division takes a few cycles.
+            Selector::Default => (thread_index() as u32 % len as u32) as usize,
             Selector::Sequential => self.next_worker.fetch_add(1, Ordering::Relaxed) % len,
             Selector::LeastFull => self.least_full(),
         }

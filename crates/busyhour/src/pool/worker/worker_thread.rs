@@ -45,6 +45,9 @@ pub(in crate::pool) struct WorkerGauges {
     fifo_len: AtomicUsize,
     entity_len: AtomicUsize,
     high_water: AtomicUsize,
+    /// What the inject queue tells those who push, see
+    /// [`InjectQueue::task_len_max`].
+    expected_len: AtomicUsize,
     /// The run queue's epoch.
     epoch: AtomicU32,
     now_ns: AtomicU64,
@@ -225,6 +228,18 @@ impl Worker {
         let len = local.fifo_len() + local.entity_len();
         if len > gauges.high_water.load(Ordering::Relaxed) {
             gauges.high_water.store(len, Ordering::Relaxed);
+            self.expect(len);
+        }
+    }
+
+    /// Tells those who push that more tasks than ever wait here, once for each
+    /// doubling.
+    fn expect(&self, len: usize) {
+        let expected_len = &self.gauges.expected_len;
+        if len > expected_len.load(Ordering::Relaxed) {
+            let doubled = len.next_power_of_two();
+            expected_len.store(doubled, Ordering::Relaxed);
+            self.inject_queue.expect_in_fifo(doubled);
         }
     }
 
