@@ -345,15 +345,4 @@ mod tests {
         let all = mops(&[Work(500), Read(One(0))], 64);
         assert!(all > 63.0 * alone, "{all}");
     }
-
-    #[test]
-    fn a_line_moves_for_each_write_that_another_one_has_read_before() {
-        let operation = ContendedUse {
-            what: "",
-            steps: &[Work(1), Read(One(0)), Write(One(0))],
-        };
-        let two = ManyProcessors::new(2).run(&operation, 100_000);
-        let one = ManyProcessors::new(1).run(&operation, 100_000);
-        assert!(two.moves_each > 1.0 && one.moves_each == 0.0);
-    }
 }
