@@ -9,7 +9,7 @@
 //! waits until it is free, and then for its move. What an operation does beside that
 //! is a number of nanoseconds, measured on one processor (`USES`). So the model
 //! says what grows with the processors and what does not; it is no forecast.
-//! `README.md` of the module `pool`, "More processors", has its table, what it
+//! `MEASURED.md` of the module `pool`, "More processors", has its table, what it
 //! leaves out, and what was measured beside it.
 
 use std::{cmp::Reverse, collections::BinaryHeap, env, process::exit};
