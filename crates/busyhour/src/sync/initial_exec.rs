@@ -19,7 +19,7 @@
 //!
 //! **What a loader must have.** A library that `dlopen` brings must find room
 //! for its thread-local values in blocks that exist. glibc keeps 1,664 bytes
-//! for that, of which `libbusyhour.so` takes 568 (`readelf -lW`, TLS), half of it
+//! for that, of which `libbusyhour.so` takes about 600 (`readelf -lW`, TLS), half of it
 //! the standard library's. A process that has given all of it away cannot
 //! load the library, and `dlopen` says so ("cannot allocate memory in static TLS
 //! block"); the tunable `glibc.rtld.optional_static_tls` enlarges it.
