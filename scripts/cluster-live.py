@@ -255,9 +255,10 @@ def join(folder):
             told.update(cluster(2))
             return told["is_whole"] and told["states_awaited"] == 0 and told["states_watched"] >= STATES // 2
 
-        wait("gamma to know all states", is_whole, 120.0, 0.01)
+        # The statistics visit each subscription, so to ask all the time would be most of the load.
+        wait("gamma to know all states", is_whole, 120.0, 0.1)
         whole = time.monotonic() - begun
-        wait("gamma to have its part", lambda: cluster(2)["partitions_served"] in (85, 86))
+        wait("gamma to have its part", lambda: cluster(2)["partitions_served"] in (85, 86), pause=0.2)
         is_over.set()
         thread.join()
         print(f"before that, a REGISTER waited {usual:.0f} ms at most")
