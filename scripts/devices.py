@@ -3,7 +3,8 @@
 
 usage: [BUSYHOUR=target/release/busyhour] scripts/devices.py [DEVICES] [ROUNDS]
 
-Makes a database with DEVICES registered devices (a million unless told), starts a server on it, and asks what the view asks: the
+Makes a database with DEVICES registered devices (a million unless told), starts a server on it, and asks for the contacts of some of
+them while the server reads the rest. Then it asks what the view asks: the
 very first page, which makes the rows, and a registration meanwhile; the first page in each order, page after page, searches that
 find many, one and none, the filters, each ROUNDS times; and pages while devices register as fast as one client can. Then it starts
 a server on them whose registrations all end at one instant, and registers others meanwhile. Prints how long the starts took, the
@@ -124,6 +125,34 @@ def register(server, number, expires=3600):
         return (time.monotonic() - begin) * 1000
 
 
+def ask(server, number):
+    """The time until a stored device has its contacts, which are asked for (RFC 3261 §10.2.3)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as telephone:
+        telephone.settimeout(60)
+        telephone.bind(("127.0.0.1", 0))
+        own = "%s:%d" % telephone.getsockname()
+        user = f"device{number:07}"
+        text = (f"REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bKq{number}\r\nMax-Forwards: 70\r\n"
+                f"From: <sip:{user}@example.com>;tag=a\r\nTo: <sip:{user}@example.com>\r\nCall-ID: asks{number}\r\n"
+                f"CSeq: 1 REGISTER\r\nContent-Length: 0\r\n\r\n")
+        begin = time.monotonic()
+        telephone.sendto(text.encode(), server.sip)
+        answer = telephone.recv(65536).decode()
+        check(answer.count(f"\r\nContact: <sip:{user}@") == 1, answer)
+        return (time.monotonic() - begin) * 1000
+
+
+def measure_the_start(server):
+    begin, times = time.monotonic(), []
+    while server.stats()["registrar"]["unread_count"] > 0:
+        times += [ask(server, 1 + (len(times) + one) * 7919 % DEVICES) for one in range(50)]
+    registrar = server.stats()["registrar"]
+    check(registrar["binding_count"] == DEVICES, f"{registrar['binding_count']} contacts were read")
+    print(f"all were read {time.monotonic() - begin:.1f} s later")
+    if times:
+        tell(f"the contacts of one, while they are read, {len(times)} times", times)
+
+
 def check(is_right, what):
     if not is_right:
         sys.exit(f"devices: {what}")
@@ -154,7 +183,7 @@ def measure_the_end(folder):
     server = Server(folder)
     try:
         check(time.time() < ends, f"the start took {server.started_in:.1f} s, and they have ended")
-        print(f"ready again after {server.started_in:.1f} s, with {server.resident() >> 20} MiB resident")
+        print(f"ready again after {server.started_in:.2f} s, with {server.resident() >> 20} MiB resident")
         while time.time() < ends:
             time.sleep(0.01)
         times = []
@@ -170,8 +199,9 @@ def measure_the_end(folder):
 
 
 def measure(server):
-    print(f"{DEVICES} devices, ready after {server.started_in:.1f} s")
+    print(f"{DEVICES} devices, ready after {server.started_in:.2f} s")
     print(f"{'':58} {'median':>9}      {'longest':>9}")
+    measure_the_start(server)
     one = f"device{DEVICES // 2:07}"
     asked = [
         ("first page by name", {}, DEVICES),

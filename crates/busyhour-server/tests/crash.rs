@@ -3,6 +3,10 @@
 
 mod support;
 
+use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, Lease};
+use busyhour_sip::Flow;
+use busyhour_store::{Change, SqliteOptions, SqliteStore, Store};
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
@@ -11,13 +15,16 @@ use std::{
     net::{SocketAddr, UdpSocket},
     path::Path,
     process::{Child, Stdio},
+    sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use support::{Place, ServerProcess, busyhour, random::Random, sipp::free_port};
 
 const DEVICES: usize = 12_000;
 const KILLS: usize = 5;
+/// More than a start reads before it serves.
+const STORED: usize = 60_000;
 const OPEN: &str = "[sip]\nauth = \"open\"\ndomains = [\"busyhour.test\"]\n";
 /// One source is all devices: on a busy machine what waits for it would be beyond a share, and be
 /// refused.
@@ -92,6 +99,132 @@ fn watchers_are_notified_of_changes_after_a_kill_as_before_it() {
         assert!(lamp.told().contains("<basic>closed</basic>"), "life {life}");
     }
     assert!(server.stop().success());
+}
+
+/// More registrations than a start reads before it serves: what is acknowledged while they are read, and what nobody has
+/// asked for, is all there after the last kill.
+#[test]
+fn kills_while_registrations_are_read_lose_none_and_bring_none_back() {
+    let place = Place::new();
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    assert!(serve_with(&place, address, OPEN).stop().success());
+    fill(&place.path("busyhour.db"));
+    let (mut random, mut has_read_meanwhile) = (Random::new(), false);
+    let (mut added, mut removed) = (BTreeSet::new(), BTreeSet::new());
+    for life in 0..4 {
+        let server = serve_with(&place, address, OPEN);
+        let phone = Phone::new(address);
+        for turn in 0..6 {
+            let number = random.below(STORED);
+            if removed.contains(&number) || added.contains(&number) {
+                continue;
+            }
+            let headers = if turn % 3 == 0 {
+                removed.insert(number);
+                "Contact: *\r\nExpires: 0".to_owned()
+            } else {
+                added.insert(number);
+                format!("Contact: <sip:new{number}@192.0.2.77>;expires=3600")
+            };
+            phone.send(&register_stored(&phone, number, life * 10 + turn, &headers));
+            let answer = phone.next("SIP/2.0 ");
+            assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+            let contacts = if turn % 3 == 0 { 0 } else { 2 };
+            assert_eq!(
+                answer.matches("\r\nContact: ").count(),
+                contacts,
+                "{answer}"
+            );
+        }
+        has_read_meanwhile |= server.stat("/registrar/unread_count") > 0;
+        server.kill();
+    }
+    assert!(
+        has_read_meanwhile,
+        "no kill came while registrations were read"
+    );
+    let server = serve_with(&place, address, OPEN);
+    let contacts_of = |number: usize| {
+        let path = format!("/api/v1/bindings/stored{number}@busyhour.test");
+        let found = ureq::get(format!("http://{}{path}", server.http)).call();
+        match found {
+            Ok(response) => {
+                let body = response.into_body().read_to_string().unwrap();
+                body.matches("\"contact\"").count()
+            }
+            Err(ureq::Error::StatusCode(404)) => 0,
+            Err(error) => panic!("{number}: {error}"),
+        }
+    };
+    for number in &removed {
+        assert_eq!(contacts_of(*number), 0, "{number} was removed");
+    }
+    for number in &added {
+        assert_eq!(contacts_of(*number), 2, "{number} has another one");
+    }
+    server.wait_for("/registrar/unread_count", |count| count == 0);
+    let expected = STORED - removed.len() + added.len();
+    assert_eq!(server.stat("/registrar/binding_count"), expected as u64);
+    // What was removed is remembered for a while, for late duplicates.
+    let devices = server.stat("/registrar/device_count");
+    let least = (STORED - removed.len()) as u64;
+    assert!((least..=STORED as u64).contains(&devices), "{devices}");
+    assert!(server.stop().success());
+}
+
+/// Stores a contact for each of so many devices.
+fn fill(database: &Path) {
+    let store = SqliteStore::open(SqliteOptions::new(database)).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let lease = Lease {
+        cseq: 1,
+        granted_s: 3600,
+        expires_at: UnixTime::from_secs(now.as_secs() + 3600),
+        removed: false,
+    };
+    let flow = Flow::udp(
+        "127.0.0.1:5060".parse().unwrap(),
+        "192.0.2.7:5060".parse().unwrap(),
+    );
+    let puts = (0..STORED).map(|number| {
+        let (uri, call_id) = (
+            format!("sip:s@192.0.2.7:5060;n={number}"),
+            format!("c{number}"),
+        );
+        Change::Binding(BindingChange::Put {
+            id: BindingId(number as u64 + 1),
+            aor: format!("sip:stored{number}@busyhour.test").into(),
+            contact: Contact::new(ContactParts {
+                uri: &uri,
+                parameters: "",
+                q_milli: None,
+                call_id: &call_id,
+                path: "",
+                user_agent: "phone",
+                flow,
+            }),
+            lease,
+        })
+    });
+    let (told, fate) = mpsc::channel();
+    let done = move |outcome: Result<(), _>| told.send(outcome).unwrap();
+    store.commit(puts.collect(), Box::new(done)).unwrap();
+    fate.recv().unwrap().unwrap();
+}
+
+fn register_stored(phone: &Phone, number: usize, cseq: usize, headers: &str) -> String {
+    let at = phone.0.local_addr().unwrap();
+    format!(
+        "REGISTER sip:busyhour.test SIP/2.0\r\n\
+         Via: SIP/2.0/UDP {at};branch=z9hG4bK{number}.{cseq};rport\r\n\
+         From: <sip:stored{number}@busyhour.test>;tag=f\r\n\
+         To: <sip:stored{number}@busyhour.test>\r\n\
+         Call-ID: new{number}\r\n\
+         CSeq: {} REGISTER\r\n\
+         {headers}\r\n\
+         Content-Length: 0\r\n\r\n",
+        cseq + 2
+    )
 }
 
 /// A telephone over UDP, and the CSeq of the last NOTIFY that it accepted.
