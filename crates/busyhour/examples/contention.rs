@@ -7,7 +7,7 @@
 //!
 //! A line belongs to the processor that wrote it last. Another one that wants it
 //! waits until it is free, and then for its move. What an operation does beside that
-//! is a number of nanoseconds, measured on one processor (`USES`). So the model
+//! is a number of nanoseconds, measured on one processor or estimated (`USES`). So the model
 //! says what grows with the processors and what does not; it is no forecast.
 //! `MEASURED.md` of the module `pool`, "More processors", has its table, what it
 //! leaves out, and what was measured beside it.

@@ -55,7 +55,13 @@ impl<'a> Submission<'a> {
             Some(current) if self.shared.admits() && !self.is_full_here(current) => {
                 self.make_here(current, make)
             }
-            None if self.shared.admits() && !self.shared.is_simulated() => self.make_outside(make),
+            // What a slot has no room for is put on the heap, which is not done under the queue's lock.
+            None if size_of_val(&make) <= Task::INLINE_BYTES
+                && self.shared.admits()
+                && !self.shared.is_simulated() =>
+            {
+                self.make_outside(make)
+            }
             _ => self.push(make(), false),
         }
     }
