@@ -37,6 +37,8 @@ fn run(way: &str, count: u64, keys: u64) {
     match way {
         "idle" => publish(&Topic::builder("idle").build(), count, keys),
         "cached" => publish(&Topic::builder("cached").cached().build(), count, keys),
+        "if-changed" => publish_if(count, keys, false),
+        "if-same" => publish_if(count, keys, true),
         "fold-one-node" => publish(&folding(), count, keys),
         "fold-two-nodes" => publish_folded(count, keys),
         "subscriber" => with_subscribers(count, keys, 0, true),
@@ -68,6 +70,17 @@ fn publish(topic: &Topic<Update>, count: u64, keys: u64) {
     fill(topic, keys);
     for key in scattered(count, keys) {
         let _ = black_box(topic.publish(Update { key, value: key }));
+    }
+}
+
+/// Publishes what differs from the last value: each event does, or none does.
+fn publish_if(count: u64, keys: u64, is_same: bool) {
+    let topic = Topic::builder("cached").cached().build();
+    fill(&topic, keys);
+    for (number, key) in scattered(count, keys).enumerate() {
+        let value = if is_same { 0 } else { number as u64 + 1 };
+        let published = topic.publish_if(Update { key, value }, |last| last.value != value);
+        assert_eq!(black_box(published).is_none(), is_same);
     }
 }
 

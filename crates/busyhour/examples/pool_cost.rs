@@ -6,8 +6,10 @@
 
 use busyhour::{
     clock::{Clock, UnixTime},
-    pool::TaskPool,
+    keyed::Keyed,
+    pool::{JoinHandle, TaskPool},
     serializer::Serializer,
+    timer::Timers,
 };
 use std::{
     env,
@@ -31,6 +33,10 @@ fn main() {
         "push-outside" => push_outside,
         "ping-pong" => ping_pong,
         "serializer-outside" => serializer_outside,
+        "serializer-run" => serializer_run,
+        "keyed" => keyed_push,
+        "keyed-handle" => keyed_handle,
+        "keyed-run" => keyed_run,
         other => refuse(&format!("no such way: {other:?}")),
     };
     let clock = Clock::simulated(UnixTime::default());
@@ -114,6 +120,84 @@ fn serializer_outside(pool: &TaskPool, count: u64) {
     }
     end(pool, go);
 }
+
+/// As `serializer_outside`, with the result of each task, which is taken once all have run.
+fn serializer_run(pool: &TaskPool, count: u64) {
+    let go = hold(pool);
+    let serializers: Vec<_> = (0..64).map(|_| pool.ephemeral()).collect();
+    let mut handles = Vec::with_capacity(count as usize);
+    for serializer in serializers.iter().cycle().take(count as usize) {
+        let handle = serializer.run(|| 1_u64);
+        handles.push(handle.unwrap_or_else(|why| refuse(&why.to_string())));
+    }
+    end(pool, go);
+    take(handles, count);
+}
+
+/// As `serializer_outside`, by 64 keys that are there.
+fn keyed_push(pool: &TaskPool, count: u64) {
+    let keys = keys(pool);
+    let go = hold(pool);
+    for key in (0..KEYS).cycle().take(count as usize) {
+        let pushed = keys.push(&key, |runs| *runs += 1);
+        pushed.unwrap_or_else(|why| refuse(&why.to_string()));
+    }
+    end(pool, go);
+}
+
+/// The same by handles of the keys, which need no search.
+fn keyed_handle(pool: &TaskPool, count: u64) {
+    let keys = keys(pool);
+    let handles = (0..KEYS).map(|key| keys.key(&key));
+    let handles: Result<Vec<_>, _> = handles.collect();
+    let handles = handles.unwrap_or_else(|why| refuse(&why.to_string()));
+    let go = hold(pool);
+    for handle in handles.iter().cycle().take(count as usize) {
+        let pushed = handle.push(|runs| *runs += 1);
+        pushed.unwrap_or_else(|why| refuse(&why.to_string()));
+    }
+    end(pool, go);
+}
+
+/// As `serializer_run`, by 64 keys that are there.
+fn keyed_run(pool: &TaskPool, count: u64) {
+    let keys = keys(pool);
+    let go = hold(pool);
+    let mut handles = Vec::with_capacity(count as usize);
+    for key in (0..KEYS).cycle().take(count as usize) {
+        let handle = keys.run(&key, |runs| {
+            *runs += 1;
+            1_u64
+        });
+        handles.push(handle.unwrap_or_else(|why| refuse(&why.to_string())));
+    }
+    end(pool, go);
+    take(handles, count);
+}
+
+/// Each with a count of its tasks.
+fn keys(pool: &TaskPool) -> Keyed<u64, u64> {
+    let clock = Clock::simulated(UnixTime::default());
+    let timers = Timers::builder().clock(clock).build();
+    let template = pool.serializer("key").template();
+    let template = template.unwrap_or_else(|why| refuse(&why.to_string()));
+    let keys = Keyed::<u64>::builder(&template, &timers).with_state(|_| 0_u64);
+    let keys = keys.build();
+    for key in 0..KEYS {
+        let pushed = keys.push_wait(&key, |runs| *runs += 1);
+        pushed.unwrap_or_else(|why| refuse(&why.to_string()));
+    }
+    keys
+}
+
+fn take(handles: Vec<JoinHandle<u64>>, count: u64) {
+    let results = handles.into_iter().filter_map(|handle| handle.wait().ok());
+    if results.sum::<u64>() != count {
+        refuse("a task has not run");
+    }
+}
+
+const KEYS: u64 = 64;
 
 /// Keeps the worker busy until the sender is dropped.
 fn hold(pool: &TaskPool) -> Sender<()> {

@@ -9,7 +9,7 @@ use super::{
     shard::{FastPath, Known, LockedPublish, Shard},
     topic::{Expiry, Limited},
 };
-use crate::{stats::TopicStats, task::Deliveries};
+use crate::{stats::TopicStats, sync::CachePadded, task::Deliveries};
 use foldhash::fast::{FixedState, RandomState};
 use std::{
     hash::BuildHasher,
@@ -37,8 +37,8 @@ pub(super) struct TopicInner<E: Event> {
     subscriber_count: AtomicUsize,
     forward_count: AtomicUsize,
     /// The number of keys with a last value. Changes only when a key is added
-    /// or removed.
-    key_count: AtomicUsize,
+    /// or removed. On lines of its own, since each publish reads what is beside it.
+    key_count: CachePadded<AtomicUsize>,
     key_limit: usize,
     /// Publishers that did not wait for room because the wait would never have
     /// ended.
@@ -78,7 +78,7 @@ impl<E: Event> TopicInner<E> {
             shards: (0..parts.shard_count).map(shard).collect(),
             subscriber_count: AtomicUsize::new(0),
             forward_count: AtomicUsize::new(0),
-            key_count: AtomicUsize::new(0),
+            key_count: CachePadded(AtomicUsize::new(0)),
             key_limit: parts.key_limit,
             refused_waits: AtomicU64::new(0),
             local: parts.local,

@@ -94,6 +94,8 @@ pub struct Keyed<K, S = ()> {
 /// rooms.push(&1, |()| ()).unwrap();
 /// assert_eq!(rooms.push(&1, |()| ()), Err(KeyedError::Serializer(PushError::Full)));
 /// assert!(matches!(rooms.push(&2, |()| ()), Err(KeyedError::TooManyKeys(_))));
+/// // Both mean that there is no room now.
+/// assert!(rooms.push(&1, |()| ()).is_err_and(|error| error.is_full()));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,6 +104,16 @@ pub enum KeyedError<E: Error + 'static> {
     TooManyKeys(TooManyKeys),
     /// The serializer of the key refused it.
     Serializer(E),
+}
+
+impl KeyedError<PushError> {
+    /// Whether there is no room now, for the key or in its queue, and there may be later.
+    pub fn is_full(&self) -> bool {
+        matches!(
+            self,
+            Self::TooManyKeys(_) | Self::Serializer(PushError::Full)
+        )
+    }
 }
 
 impl<E: Error + 'static> fmt::Display for KeyedError<E> {

@@ -15,9 +15,11 @@ mod service;
 mod labels;
 mod driver;
 mod sleep;
+mod backoff;
 #[cfg(all(test, shuttle))]
 mod schedules;
 
+pub use backoff::Backoff;
 pub use builder::TimerBuilder;
 pub use driver::Driver;
 pub use handle::{Cancel, TimerHandle};

@@ -10,6 +10,7 @@ use busyhour::{
 };
 use futures_core::Stream;
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::{
         Arc,
@@ -44,7 +45,7 @@ fn a_conflating_replay_loses_nothing_and_reports_no_loss() {
         }
     }
     while pool.step() {}
-    let mut last = std::collections::BTreeMap::new();
+    let mut last = BTreeMap::new();
     last.extend(log.take_levels());
     assert_eq!(last, (0..100).map(|line| (line, Some(3))).collect());
     assert_eq!((subscription.lost(), topic.stats().lost), (0, 0));
@@ -207,6 +208,45 @@ fn what_a_reader_has_not_read_is_listed_as_waiting() {
     assert!(matches!(next(&mut stream), Some(Message::Event(it, _)) if it == level(1, 3)));
     assert!(next(&mut stream).is_none());
     assert_eq!((stream.queued_len(), topic.stats().conflated), (0, 2));
+}
+
+/// Few changes are read from the slots of their keys, more from copies, and still more from all
+/// slots: in each case the last one of each key, in the order of these.
+#[test]
+fn bursts_of_any_length_are_read_as_the_last_change_of_each_key() {
+    let topic = cached();
+    let mut stream = topic.subscribe().replay().conflate().stream();
+    let mut random = 1_u32;
+    let mut height = 0;
+    for keys in [1, 2, 40, 3_000] {
+        for len in [
+            1_u32, 3, 4, 5, 15, 17, 63, 64, 65, 500, 1_100, 5_000, 70_000, 2, 200,
+        ] {
+            while next(&mut stream).is_some() {}
+            let conflated_before = topic.stats().conflated;
+            let (mut last, mut changes) = (BTreeMap::new(), u64::from(len));
+            for number in 0..len {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let line = (random >> 8) % keys;
+                height += 1;
+                if number % 1_000 == 700 {
+                    changes += topic.remove(&line).key_count;
+                }
+                let _ = topic.publish(level(line, height));
+                last.insert(line, height);
+            }
+            let mut read = Vec::new();
+            while let Some(message) = next(&mut stream) {
+                if let Message::Event(it, _) = message {
+                    read.push((it.line, it.level));
+                }
+            }
+            let conflated = topic.stats().conflated - conflated_before;
+            assert_eq!(read.len(), last.len(), "{len} changes of {keys}");
+            assert!(read.into_iter().collect::<BTreeMap<_, _>>() == last);
+            assert_eq!(conflated + last.len() as u64, changes);
+        }
+    }
 }
 
 fn next(stream: &mut busyhour::bus::EventStream<Level>) -> Option<Message<Level>> {

@@ -319,12 +319,25 @@ fn timeless_pool() -> TaskPool {
     pool.build().unwrap()
 }
 
+/// Keeps the only worker in a task until the sender is dropped. The task runs when this returns: a
+/// worker that finds it together with futures may run those first.
+fn keep_the_worker(pool: &TaskPool) -> mpsc::Sender<()> {
+    let (open, gate) = mpsc::channel::<()>();
+    let (enter, entered) = mpsc::channel();
+    let wait = move || {
+        enter.send(()).unwrap();
+        gate.recv().unwrap_or(())
+    };
+    pool.push(wait).unwrap();
+    entered.recv().unwrap();
+    open
+}
+
 /// On one worker, futures that yield take turns, whatever wakes them.
 #[test]
 fn futures_that_yield_take_turns() {
     let pool = timeless_pool();
-    let (open, gate) = mpsc::channel::<()>();
-    pool.push(move || gate.recv().unwrap_or(())).unwrap();
+    let open = keep_the_worker(&pool);
     let turns = Arc::new(std::sync::Mutex::new(Vec::new()));
     let handles: Vec<_> = (0..20)
         .map(|number| {
@@ -364,8 +377,7 @@ fn the_budget_of_a_future_lets_others_run() {
 #[test]
 fn yielding_ends_the_turn() {
     let pool = timeless_pool();
-    let (open, gate) = mpsc::channel::<()>();
-    pool.push(move || gate.recv().unwrap_or(())).unwrap();
+    let open = keep_the_worker(&pool);
     let serializers = [pool.ephemeral(), pool.ephemeral()];
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     for (number, serializer) in serializers.iter().enumerate() {
@@ -387,8 +399,7 @@ fn yielding_ends_the_turn() {
 #[test]
 fn real_time_serializers_go_first() {
     let pool = TaskPool::builder().workers(1).build().unwrap();
-    let (open, gate) = mpsc::channel::<()>();
-    pool.push(move || gate.recv().unwrap_or(())).unwrap();
+    let open = keep_the_worker(&pool);
     let normal = pool.serializer("normal").priority(Priority::MAX).build();
     let urgent = (pool.serializer("urgent")).real_time(RealTimePriority::new(1));
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));

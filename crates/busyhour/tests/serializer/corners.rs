@@ -126,7 +126,14 @@ fn a_runtime_publishes_crossed_watermarks_on_a_topic() {
 fn a_serializer_that_a_task_waits_for_inherits_its_turn() {
     let pool = pool(1);
     let (open, gate) = mpsc::channel::<()>();
-    pool.push(move || gate.recv().unwrap_or(())).unwrap();
+    let (enter, entered) = mpsc::channel();
+    let wait = move || {
+        enter.send(()).unwrap();
+        gate.recv().unwrap_or(())
+    };
+    pool.push(wait).unwrap();
+    // A worker that finds it together with a serializer may run that first.
+    entered.recv().unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let note = |what: &'static str| {
         let order = Arc::clone(&order);

@@ -74,6 +74,12 @@ impl<E, A> Garbage<E, A> {
         }
     }
 
+    /// What [`Self::pop`] will return next, if it is known.
+    #[inline(always)]
+    pub(in crate::bus) fn next(&self) -> Option<&E> {
+        self.over.values.last()
+    }
+
     /// Returns what no reader can use any more, if it is too much for
     /// [`Self::pop`].
     #[inline(always)]

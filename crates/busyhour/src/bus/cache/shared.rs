@@ -109,6 +109,12 @@ impl<E> SharedEvent<E> {
         one.node == other.node
     }
 
+    /// Where it is in memory.
+    #[inline(always)]
+    pub(super) fn address(&self) -> usize {
+        self.node.as_ptr().addr()
+    }
+
     /// A raw pointer that owns this reference.
     #[inline(always)]
     pub(super) fn into_raw(self) -> *mut Node<E> {

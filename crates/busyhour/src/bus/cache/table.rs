@@ -15,6 +15,7 @@ use tombstones::Tombstones;
 pub(in crate::bus) use unread::{NextSlots, Unread, UnreadChange};
 
 use super::{
+    copies::{CopiedChanges, RecentCopies},
     epoch::{Pin, epochs},
     garbage::{Garbage, Overdue},
     recent::RecentChanges,
@@ -50,6 +51,8 @@ pub(in crate::bus) struct CacheWriter<E: Event> {
     vacated_count: usize,
     /// Written while somebody lags.
     recent: RecentChanges,
+    /// The same.
+    copies: RecentCopies<E>,
     tombstones: Tombstones,
     garbage: Garbage<SharedEvent<E>, Box<CacheSlots<E>>>,
 }
@@ -382,10 +385,14 @@ impl<E: Event> CacheTable<E> {
         &self,
         writer: &mut CacheWriter<E>,
         (hash, place): (u64, Option<SlotPosition>),
-        event: SharedEvent<E>,
+        (event, copy): (SharedEvent<E>, Option<E>),
         laggards_since: u64,
     ) -> (Put, u64) {
         writer.version += 1;
+        if laggards_since > 0 {
+            let before = place.map_or(0, |place| place.version());
+            writer.copies.note((writer.version, before), copy);
+        }
         let Some(SlotPosition { index, born, word }) = place else {
             let index = self.insert(writer, hash, event);
             self.note(writer, index, laggards_since);
@@ -595,7 +602,7 @@ mod tests {
                 Step::Put(key) => {
                     let (place, event) = (self.place(key), SharedEvent::new(Number(key)));
                     let since = self.since;
-                    (self.table).put(&mut self.writer, (key, place), event, since);
+                    (self.table).put(&mut self.writer, (key, place), (event, None), since);
                 }
                 Step::Remove(key) => {
                     let place = self.place(key).filter(SlotPosition::is_live);

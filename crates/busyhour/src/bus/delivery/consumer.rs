@@ -369,9 +369,11 @@ impl<E: Event> Subscriber<E> {
                 .for_each(|topic| topic.catch_up(to_fetch, self, items));
             return self.mailbox.caught_up();
         }
+        let len = items.len();
         if topic.is_some_and(|topic| topic.read(to_fetch, self, items)) {
             self.mailbox.read_on(to_fetch.shard);
         }
+        self.mailbox.note_read(items.len() - len);
         if to_fetch.whole {
             self.mailbox.caught_up();
         }

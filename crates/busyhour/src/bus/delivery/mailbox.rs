@@ -22,6 +22,7 @@ use crate::{
 use std::{mem, sync::Arc};
 
 mod reader;
+mod replay;
 
 /// The items that wait for one subscriber, and whether a turn will take them.
 ///
@@ -54,6 +55,8 @@ pub(in crate::bus) struct Mailbox<E: Event> {
     reseeds: bool,
     /// No event is queued: the subscriber reads each shard's changes from the cache.
     reads_cache: bool,
+    /// How often in a row it has found few changes in a shard. Only the consumer uses it.
+    meagre_reads: AtomicUsize,
 }
 
 /// The fields that publishers write at each event.
@@ -118,6 +121,7 @@ impl<E: Event> Mailbox<E> {
             conflates,
             reseeds,
             reads_cache: false,
+            meagre_reads: AtomicUsize::new(0),
         }
     }
 
@@ -508,15 +512,6 @@ impl<E: Event> Mailbox<E> {
         }
     }
 
-    /// Makes the consumer fetch these shards and then announce the end of the
-    /// replay; `true` if the caller must wake it.
-    pub(in crate::bus) fn order_replay(&self, shards: impl Iterator<Item = usize>) -> bool {
-        let mut state = self.busy.state.lock();
-        shards.for_each(|shard| state.owed.behind.add_whole(shard));
-        state.owed.replayed = true;
-        state.schedule()
-    }
-
     /// The caller will send the turn, perhaps after other subscribers' turns.
     pub(in crate::bus) fn expect_sending(&self) {
         self.busy.state.lock().sender = Some(thread_token());
@@ -616,12 +611,6 @@ impl<E: Event> Mailbox<E> {
             batch.push(Queued::Shared(Item::Lost(lost)), None);
         }
         self.busy.len.store(0, Ordering::Relaxed);
-    }
-
-    /// A shard has been fetched; if none is left to fetch, the end of the
-    /// replay is announced.
-    pub(in crate::bus) fn caught_up(&self) {
-        self.busy.state.lock().owed.replayed = true;
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -6,9 +6,9 @@ use crate::{
     bus::{
         Event,
         cache::{
-            CacheTable, CacheWriter, CachedChange, EventCopy, Expected, Given, Incoming, Judged,
-            NextSlots, Pin, Put, SharedEvent, SlotPosition, Stale, Swept, Unread, UnreadChange,
-            pinned,
+            CacheTable, CacheWriter, CachedChange, CopiedChanges, EventCopy, Expected, Given,
+            Incoming, Judged, NextSlots, Pin, Put, SharedEvent, SlotPosition, Stale, Swept, Unread,
+            UnreadChange, pinned,
         },
         delivery::{Answers, ChangeKind, Item, Items, Lag, Queued, ShardChange, Subscriber},
         index::{ReadChanges, ShardSubscribers, SubscriberLag, shard_subscribers},
@@ -369,7 +369,7 @@ impl<E: Event> Shard<E> {
     ) -> Leavings<E> {
         let mut change = ShardChange::Event {
             event: &event,
-            copy,
+            copy: &mut *copy,
         };
         let where_ = state.place(hash, place);
         (state.listeners).offer(where_, &mut change, origin, result, answers);
@@ -382,6 +382,7 @@ impl<E: Event> Shard<E> {
                 Swept::NOTHING
             }
             Some((table, writer)) => {
+                let event = (event, copy.take());
                 let (put, born) = table.put(writer, (hash, place), event, newest_lag);
                 if put == Put::NewKey {
                     topic.count_key();

@@ -14,16 +14,20 @@ impl<E: Event> Shard<E> {
         whole: bool,
         batch: &mut Items<E>,
     ) -> bool {
+        if !whole && self.read_copies(subscriber, batch) {
+            return false;
+        }
         let mut panics = Panics::default();
         let left = pinned(|pin| {
             if !whole {
                 self.next_slots(subscriber, pin)?.prefetch();
             }
             let reading = self.begin_reading(subscriber, whole, pin)?;
-            for change in reading.unread.changes.iter() {
-                change.event.prefetch();
-            }
-            for change in &reading.unread.changes {
+            let changes = &reading.unread.changes;
+            for (index, change) in changes.iter().enumerate() {
+                if let Some(ahead) = changes.get(index + AHEAD) {
+                    ahead.event.prefetch();
+                }
                 let item = panics.catch(|| Queued::read(change));
                 if let Some(item) = item {
                     batch.push(item, reading.origins.get(&change.version()).copied());
@@ -36,6 +40,45 @@ impl<E: Event> Shard<E> {
         };
         panics.drop(purged);
         has_more
+    }
+
+    /// Fills the batch with copies of all that a reader has not read, if there are copies of it.
+    fn read_copies(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) -> bool {
+        let Some((copied, purged)) = self.take_copies(subscriber) else {
+            return false;
+        };
+        let mut panics = Panics::default();
+        for event in copied.last_ones() {
+            let event = panics.catch(|| event.clone());
+            if let Some(event) = event {
+                batch.push(Queued::Copied(event), None);
+            }
+        }
+        panics.drop(purged);
+        true
+    }
+
+    fn take_copies(
+        &self,
+        subscriber: &Arc<Subscriber<E>>,
+    ) -> Option<(CopiedChanges<E>, Purged<E>)> {
+        let mut state = self.state.lock();
+        // Copies have no origin.
+        if state.nodes.is_some() {
+            return None;
+        }
+        let since = state.listeners.read_until(subscriber)?;
+        let copied = state.writer.as_mut()?.copied_since(since)?;
+        let count = copied.last_count();
+        let read = ReadChanges {
+            until: copied.until,
+            count,
+            conflated: copied.until - since - count,
+            is_all: true,
+        };
+        state.listeners.note_read(subscriber, read);
+        let purged = self.purge(&mut state, since);
+        Some((copied, purged))
     }
 
     fn next_slots<'a>(
@@ -112,5 +155,7 @@ struct ReaderPortion<'a, E: Event> {
     has_more: bool,
 }
 
+/// The event of so many changes later is fetched while one is read.
+const AHEAD: usize = 16;
 /// So many versions are looked at under the lock at a time.
 const VERSIONS_MAX: u64 = 256;

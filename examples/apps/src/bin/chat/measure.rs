@@ -2,6 +2,7 @@
 //! the hub takes their lines, more than the members can be told; some members are slow.
 
 use crate::{Hub, routes, with_busyhour, with_tokio};
+use busyhour_apps::{Figure, print_beside};
 use futures_util::{SinkExt, StreamExt};
 use std::{
     collections::HashMap,
@@ -58,21 +59,17 @@ pub async fn run(rounds: usize) -> Result<(), Box<dyn Error>> {
     );
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
-        ours.push(measure::<with_busyhour::Rooms>().await?);
-        theirs.push(measure::<with_tokio::Rooms>().await?);
+        // The one that was second before is first, since the machine changes.
+        if round % 2 == 1 {
+            ours.push(measure::<with_busyhour::Rooms>().await?);
+            theirs.push(measure::<with_tokio::Rooms>().await?);
+        } else {
+            theirs.push(measure::<with_tokio::Rooms>().await?);
+            ours.push(measure::<with_busyhour::Rooms>().await?);
+        }
         println!("round {round} of {rounds} done");
     }
-    println!("medians    thousand told/s   p99, ms   left out   uncounted   wrong at the end");
-    for (name, figures) in [("busyhour", &ours), ("tokio", &theirs)] {
-        println!(
-            "{name:<10} {:>15.1} {:>9.1} {:>10} {:>11} {:>18}",
-            median(figures, |figures| figures.told_per_s) / 1e3,
-            median(figures, |figures| figures.p99.as_secs_f64()) * 1e3,
-            median(figures, |figures| figures.left_out as f64),
-            median(figures, |figures| figures.uncounted as f64),
-            median(figures, |figures| figures.wrong as f64),
-        );
-    }
+    print_beside(&PRINTED, &ours, &theirs);
     Ok(())
 }
 
@@ -203,12 +200,33 @@ impl Seen {
     }
 }
 
-fn median(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
-    let mut values: Vec<f64> = figures.iter().map(of).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
+const PRINTED: [Figure<Figures>; 5] = [
+    Figure {
+        name: "thousand told/s",
+        decimals: 1,
+        of: |figures| figures.told_per_s / 1e3,
+    },
+    Figure {
+        name: "p99 until told, ms",
+        decimals: 1,
+        of: |figures| figures.p99.as_secs_f64() * 1e3,
+    },
+    Figure {
+        name: "left out",
+        decimals: 0,
+        of: |figures| figures.left_out as f64,
+    },
+    Figure {
+        name: "uncounted",
+        decimals: 0,
+        of: |figures| figures.uncounted as f64,
+    },
+    Figure {
+        name: "wrong at the end",
+        decimals: 0,
+        of: |figures| figures.wrong as f64,
+    },
+];
 const ROOMS: usize = 20;
 const MEMBERS: usize = 50;
 /// The first members of each room.

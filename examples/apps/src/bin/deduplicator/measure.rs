@@ -2,9 +2,14 @@
 //! they can, half of them repetitions; some subscribers read at once, some are slow.
 
 use crate::{Hub, Reading, Subscriber, Told, with_busyhour, with_tokio};
+use busyhour_apps::{Figure, print_beside};
 use std::{
     error::Error,
-    sync::Arc,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -35,31 +40,29 @@ pub async fn run(rounds: usize) -> Result<(), Box<dyn Error>> {
         "{SENSORS} sensors, {} offers a round, {FAST} subscribers at once and {SLOW} slow ones",
         OFFERS * THREADS
     );
-    let mut ours = Vec::new();
-    let mut theirs = Vec::new();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
-        ours.push(measure::<with_busyhour::Changes>().await?);
-        theirs.push(measure::<with_tokio::Changes>().await?);
+        // The one that was second before is first, since the machine changes.
+        if round % 2 == 1 {
+            ours.push(measure::<with_busyhour::Changes>().await?);
+            theirs.push(measure::<with_tokio::Changes>().await?);
+        } else {
+            theirs.push(measure::<with_tokio::Changes>().await?);
+            ours.push(measure::<with_busyhour::Changes>().await?);
+        }
         println!("round {round} of {rounds} done");
     }
-    println!("medians       million offers/s   p99, ms   told as lost   wrong at the end");
-    for (name, figures) in [("busyhour", &ours), ("tokio", &theirs)] {
-        println!(
-            "{name:<12} {:>17.2} {:>9.2} {:>14} {:>18}",
-            median(figures, |figures| figures.offers_per_s) / 1e6,
-            median(figures, |figures| figures.p99.as_secs_f64()) * 1e3,
-            median(figures, |figures| figures.lost as f64),
-            median(figures, |figures| figures.wrong as f64),
-        );
-    }
+    print_beside(&PRINTED, &ours, &theirs);
     Ok(())
 }
 
 async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
     let hub = Arc::new(H::open()?);
     let mut subscribers: Vec<JoinHandle<Seen>> = Vec::new();
+    let is_over = Arc::new(AtomicBool::new(false));
     for index in 0..FAST + SLOW {
-        subscribers.push(tokio::spawn(listen(hub.subscribe(), index >= FAST)));
+        let slow_until = (index >= FAST).then(|| Arc::clone(&is_over));
+        subscribers.push(tokio::spawn(listen(hub.subscribe(), slow_until)));
     }
     let begin = Instant::now();
     let threads = (0..THREADS).map(|number| {
@@ -73,6 +76,7 @@ async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
             .map_err(|_| "a thread panicked")?;
     }
     let offers_per_s = (OFFERS * THREADS) as f64 / begin.elapsed().as_secs_f64();
+    is_over.store(true, Ordering::Relaxed);
     // Ends the subscribers, once they know all.
     tokio::task::spawn_blocking(|| drop(hub)).await?;
     let mut figures = Figures {
@@ -98,7 +102,9 @@ async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
     Ok(figures)
 }
 
-async fn listen(mut subscriber: impl Subscriber, is_slow: bool) -> Seen {
+/// Reads until the end, slowly until all has been offered or at once.
+async fn listen(mut subscriber: impl Subscriber, slow_until: Option<Arc<AtomicBool>>) -> Seen {
+    let is_slow = || (slow_until.as_ref()).is_some_and(|is_over| !is_over.load(Ordering::Relaxed));
     let mut seen = Seen {
         values: vec![NONE; SENSORS as usize],
         ages: Vec::new(),
@@ -108,12 +114,13 @@ async fn listen(mut subscriber: impl Subscriber, is_slow: bool) -> Seen {
     while let Some(told) = subscriber.next().await {
         match told {
             Told::Change(reading) => {
-                seen.values[reading.sensor as usize] = reading.value;
+                let value = &mut seen.values[reading.sensor as usize];
+                let is_news = mem::replace(value, reading.value) != reading.value;
                 count += 1;
-                if count.is_multiple_of(SAMPLE) {
+                if is_news && count.is_multiple_of(SAMPLE) {
                     seen.ages.push(reading.at.elapsed());
                 }
-                if is_slow && count.is_multiple_of(SLOW_BATCH) {
+                if count.is_multiple_of(SLOW_BATCH) && is_slow() {
                     sleep(Duration::from_millis(1)).await;
                 }
             }
@@ -141,12 +148,28 @@ fn readings(thread: u64, count: u64) -> impl Iterator<Item = Reading> {
     })
 }
 
-fn median(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
-    let mut values: Vec<f64> = figures.iter().map(of).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
+const PRINTED: [Figure<Figures>; 4] = [
+    Figure {
+        name: "million offers/s",
+        decimals: 2,
+        of: |figures| figures.offers_per_s / 1e6,
+    },
+    Figure {
+        name: "p99 until told, ms",
+        decimals: 2,
+        of: |figures| figures.p99.as_secs_f64() * 1e3,
+    },
+    Figure {
+        name: "told as lost",
+        decimals: 0,
+        of: |figures| figures.lost as f64,
+    },
+    Figure {
+        name: "wrong at the end",
+        decimals: 0,
+        of: |figures| figures.wrong as f64,
+    },
+];
 const SENSORS: u64 = 1_000_000;
 /// No value yet.
 const NONE: i64 = -1;
@@ -157,5 +180,5 @@ const FAST: usize = 2;
 const SLOW: usize = 2;
 /// Changes that a slow subscriber takes in a millisecond.
 const SLOW_BATCH: u64 = 200;
-/// The age of every so manieth change is noted.
+/// The age of every so manieth change is noted, if the subscriber did not know it yet.
 const SAMPLE: u64 = 16;

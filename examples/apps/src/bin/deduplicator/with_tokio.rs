@@ -1,22 +1,25 @@
 //! What one would write with tokio alone: tables of last values, each behind a mutex, and a
-//! broadcast channel. A subscriber that is slow loses the oldest changes, also the last one of
-//! a sensor.
+//! broadcast channel. A subscriber that is slow loses the oldest changes, is told how many, and is
+//! told the last value of each sensor again.
 
 use crate::{Hub, Reading, Subscriber, Told};
 use std::{
     collections::HashMap,
     error::Error,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     vec,
 };
 use tokio::sync::broadcast::{self, error::RecvError};
 
 pub struct Changes {
-    tables: Vec<Mutex<HashMap<u64, Reading>>>,
+    tables: Tables,
     changes: broadcast::Sender<Reading>,
 }
 
+type Tables = Arc<[Mutex<HashMap<u64, Reading>>]>;
+
 pub struct Waiting {
+    tables: Tables,
     state: vec::IntoIter<Reading>,
     changes: broadcast::Receiver<Reading>,
 }
@@ -32,7 +35,8 @@ impl Hub for Changes {
     }
 
     fn offer(&self, reading: Reading) {
-        let mut table = self.table((reading.sensor % TABLES) as usize);
+        let table = &self.tables[(reading.sensor % TABLES) as usize];
+        let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
         let last = table.insert(reading.sensor, reading);
         if last.is_none_or(|last| last.value != reading.value) {
             // Within the lock, so that the changes of a sensor keep their order. Nobody may
@@ -42,21 +46,26 @@ impl Hub for Changes {
     }
 
     fn subscribe(&self) -> Waiting {
-        // First, so that no change is missed between; some may come twice.
-        let changes = self.changes.subscribe();
-        let mut state = Vec::new();
-        for index in 0..self.tables.len() {
-            state.extend(self.table(index).values());
-        }
-        let state = state.into_iter();
-        Waiting { state, changes }
+        let mut waiting = Waiting {
+            tables: Arc::clone(&self.tables),
+            state: Vec::new().into_iter(),
+            changes: self.changes.subscribe(),
+        };
+        waiting.begin();
+        waiting
     }
 }
 
-impl Changes {
-    fn table(&self, index: usize) -> MutexGuard<'_, HashMap<u64, Reading>> {
-        let table = self.tables[index].lock();
-        table.unwrap_or_else(PoisonError::into_inner)
+impl Waiting {
+    /// Takes the last values, after it has subscribed, so that no change is missed between; some
+    /// may come twice.
+    fn begin(&mut self) {
+        let mut state = Vec::new();
+        for table in self.tables.iter() {
+            let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            state.extend(table.values());
+        }
+        self.state = state.into_iter();
     }
 }
 
@@ -67,7 +76,12 @@ impl Subscriber for Waiting {
         }
         match self.changes.recv().await {
             Ok(reading) => Some(Told::Change(reading)),
-            Err(RecvError::Lagged(count)) => Some(Told::Lost(count)),
+            Err(RecvError::Lagged(count)) => {
+                let left = self.changes.len() as u64;
+                self.changes = self.changes.resubscribe();
+                self.begin();
+                Some(Told::Lost(count + left))
+            }
             Err(RecvError::Closed) => None,
         }
     }

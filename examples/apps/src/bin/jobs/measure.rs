@@ -1,10 +1,13 @@
 //! Both versions with the same load: many customers, each of whom offers a job, waits a moment and
 //! offers the next; and one who offers as fast as it can.
 
-use crate::{Queue, Refused, Retry, Work, store::Store, with_busyhour, with_tokio};
+use crate::{Refused, Work, store::Store, with_busyhour, with_tokio};
+use busyhour::timer::Backoff;
+use busyhour_apps::{Figure, print_beside};
 use rusqlite::Connection;
 use std::{
     error::Error,
+    num::NonZero,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -12,6 +15,40 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{sync::mpsc, time::sleep};
+
+/// Keeps jobs and has them done.
+pub trait Queue: Sized + Send + Sync + 'static {
+    /// One that begins with the jobs that `store` has.
+    fn open(
+        store: Store,
+        work: Work,
+        retry: Backoff,
+    ) -> impl Future<Output = Result<Self, Box<dyn Error>>>;
+
+    /// Keeps a job; returns its number once it is in the database.
+    fn offer(
+        &self,
+        customer: &str,
+        text: &str,
+    ) -> impl Future<Output = Result<i64, Refused>> + Send;
+
+    /// Runs what offers jobs where they are done.
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static);
+}
+
+impl Queue for with_busyhour::Jobs {
+    async fn open(store: Store, work: Work, retry: Backoff) -> Result<Self, Box<dyn Error>> {
+        Self::open(store, work, retry).await
+    }
+
+    async fn offer(&self, customer: &str, text: &str) -> Result<i64, Refused> {
+        self.offer(customer, text).await
+    }
+
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(future);
+    }
+}
 
 /// What one run has given.
 #[derive(Clone, Copy)]
@@ -24,24 +61,22 @@ struct Figures {
     lost: i64,
 }
 
-pub async fn run(rounds: usize) -> Result<(), Box<dyn Error>> {
+pub async fn run(rounds: &str) -> Result<(), Box<dyn Error>> {
+    let rounds: NonZero<usize> = rounds.parse()?;
     println!("{CUSTOMERS} customers with {EACH} jobs each, and one that offers {GREEDY} at once");
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 1..=rounds {
-        ours.push(measure::<with_busyhour::Jobs>().await?);
-        theirs.push(measure::<with_tokio::Jobs>().await?);
+    for round in 1..=rounds.get() {
+        // The one that was second before is first, since the machine changes.
+        if round % 2 == 1 {
+            ours.push(measure::<with_busyhour::Jobs>().await?);
+            theirs.push(measure::<with_tokio::Jobs>().await?);
+        } else {
+            theirs.push(measure::<with_tokio::Jobs>().await?);
+            ours.push(measure::<with_busyhour::Jobs>().await?);
+        }
         println!("round {round} of {rounds} done");
     }
-    println!("medians       thousand jobs/s   p99, ms   refused   lost");
-    for (name, figures) in [("busyhour", &ours), ("tokio", &theirs)] {
-        println!(
-            "{name:<12} {:>16.1} {:>9.1} {:>9} {:>6}",
-            median(figures, |figures| figures.jobs_per_s) / 1e3,
-            median(figures, |figures| figures.p99.as_secs_f64()) * 1e3,
-            median(figures, |figures| figures.refused as f64),
-            median(figures, |figures| figures.lost as f64),
-        );
-    }
+    print_beside(&PRINTED, &ours, &theirs);
     Ok(())
 }
 
@@ -49,7 +84,7 @@ async fn measure<Q: Queue>() -> Result<Figures, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let store = Store::open(&folder.path().join("jobs.db"))?;
     let ages = Arc::new(Mutex::new(Vec::with_capacity(CUSTOMERS * EACH)));
-    let queue = Arc::new(Q::open(store.clone(), work(&ages), RETRY)?);
+    let queue = Arc::new(Q::open(store.clone(), work(&ages), RETRY).await?);
     let begin = Instant::now();
     let refused = Arc::new(AtomicU64::new(0));
     // Nothing is sent; it ends with the last that offers.
@@ -84,7 +119,8 @@ async fn measure<Q: Queue>() -> Result<Figures, Box<dyn Error>> {
     let mut before = (0, 0, 0);
     let mut still = 0;
     let (waiting, done, failed) = loop {
-        let counts = store.ask(count).await?;
+        let counts = store.ask(count).await;
+        let counts = counts.ok_or("the database cannot be written")?;
         still = if counts == before { still + 1 } else { 0 };
         if counts.0 == 0 || still == 100 {
             break counts;
@@ -133,24 +169,37 @@ fn work(ages: &Arc<Mutex<Vec<(u128, Instant)>>>) -> Work {
                 let mut ages = ages.lock().expect("nothing panics with it");
                 ages.push((offered, Instant::now()));
             }
-            !fails
+            if fails { Err(()) } else { Ok(()) }
         })
     })
 }
 
-fn median(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
-    let mut values: Vec<f64> = figures.iter().map(of).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
+const PRINTED: [Figure<Figures>; 4] = [
+    Figure {
+        name: "thousand jobs/s",
+        decimals: 1,
+        of: |figures| figures.jobs_per_s / 1e3,
+    },
+    Figure {
+        name: "p99 until done, ms",
+        decimals: 1,
+        of: |figures| figures.p99.as_secs_f64() * 1e3,
+    },
+    Figure {
+        name: "refused as busy",
+        decimals: 0,
+        of: |figures| figures.refused as f64,
+    },
+    Figure {
+        name: "lost",
+        decimals: 0,
+        of: |figures| figures.lost as f64,
+    },
+];
 const CUSTOMERS: usize = 5_000;
 const EACH: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Jobs of the greedy one, by as many tasks as make a burst of each.
 const GREEDY: usize = 200_000;
 const BURST: usize = 100;
-const RETRY: Retry = Retry {
-    tries: 8,
-    first_delay: Duration::from_millis(2),
-};
+const RETRY: Backoff = Backoff::new(Duration::from_millis(2)).tries(8);

@@ -1,16 +1,19 @@
 //! Both versions, in real databases.
 
-use crate::{Queue, Retry, WAITING_MAX, Work, measure, store::Store, with_busyhour, with_tokio};
+use crate::{
+    WAITING_MAX, Work,
+    measure::{self, Queue},
+    store::Store,
+    with_busyhour, with_tokio,
+};
+use busyhour::timer::Backoff;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::{task::JoinSet, time::sleep};
 
-const QUICK: Retry = Retry {
-    tries: 3,
-    first_delay: Duration::from_millis(1),
-};
+const QUICK: Backoff = Backoff::new(Duration::from_millis(1)).tries(3);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_do_each_customers_jobs_in_order_and_the_failed_ones_again() {
@@ -29,9 +32,10 @@ async fn check<Q: Queue>() {
         let call = (job.customer, job.text);
         let again = tried.contains(&call);
         tried.push(call.clone());
-        Box::pin(async move { again && call.1 != "never" })
+        let is_done = again && call.1 != "never";
+        Box::pin(async move { is_done.then_some(()).ok_or(()) })
     });
-    let queue = Q::open(Store::open(&path).expect("a store"), work.clone(), QUICK);
+    let queue = Q::open(Store::open(&path).expect("a store"), work.clone(), QUICK).await;
     let queue = queue.expect("a queue");
     for (customer, text) in [("ann", "1"), ("bob", "never"), ("ann", "2"), ("bob", "3")] {
         queue.offer(customer, text).await.expect("taken");
@@ -54,7 +58,7 @@ async fn what_is_kept_is_done_after_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("jobs.db");
     let never = never();
-    let queue = with_busyhour::Jobs::open(Store::open(&path).expect("a store"), never, QUICK);
+    let queue = with_busyhour::Jobs::open(Store::open(&path).expect("a store"), never, QUICK).await;
     let queue = queue.expect("a queue");
     queue.offer("ann", "1").await.expect("taken");
     queue.offer("ann", "2").await.expect("taken");
@@ -64,10 +68,12 @@ async fn what_is_kept_is_done_after_a_restart() {
     let doing = Arc::clone(&done);
     let work: Work = Arc::new(move |job| {
         doing.lock().expect("sound").push(job.text);
-        Box::pin(async { true })
+        Box::pin(async { Ok(()) })
     });
     let store = Store::open(&path).expect("a store");
-    let _queue = with_busyhour::Jobs::open(store, work, QUICK).expect("a queue");
+    let _queue = with_busyhour::Jobs::open(store, work, QUICK)
+        .await
+        .expect("a queue");
     let reader = Store::open(&path).expect("a store");
     while counts(&reader).await != (0, 2, 0) {
         sleep(Duration::from_millis(5)).await;
@@ -85,7 +91,7 @@ async fn check_bound<Q: Queue>() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::open(&folder.path().join("jobs.db")).expect("a store");
     let never = never();
-    let queue = Arc::new(Q::open(store, never, QUICK).expect("a queue"));
+    let queue = Arc::new(Q::open(store, never, QUICK).await.expect("a queue"));
     let mut offers = JoinSet::new();
     for _ in 0..WAITING_MAX + 100 {
         let queue = Arc::clone(&queue);
@@ -107,7 +113,7 @@ fn never() -> Work {
     Arc::new(|_| {
         Box::pin(async {
             sleep(Duration::from_secs(86_400)).await;
-            false
+            Err(())
         })
     })
 }

@@ -1,12 +1,7 @@
-//! A key for each customer: the jobs of one are sections of its serializer, which come one after
-//! the other. Customers without jobs are removed.
+//! A key for each customer, whose jobs are sections of its serializer. Idle customers are removed.
 
-use crate::{Job, Queue, Refused, Retry, WAITING_MAX, Work, carry_out, store::Store};
-use busyhour::{
-    keyed::{Keyed, KeyedError},
-    pool::{PushError, TaskPool},
-    runtime::Runtime,
-};
+use crate::{Job, Refused, WAITING_MAX, Work, store::Store};
+use busyhour::{keyed::Keyed, pool::TaskPool, runtime::Runtime, timer::Backoff};
 use std::{error::Error, time::Duration};
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -15,11 +10,12 @@ pub struct Jobs {
     customers: Keyed<String>,
     store: Store,
     work: Work,
-    retry: Retry,
+    retry: Backoff,
 }
 
-impl Queue for Jobs {
-    fn open(store: Store, work: Work, retry: Retry) -> Result<Self, Box<dyn Error>> {
+impl Jobs {
+    /// Begins with what was kept before: of each customer what may wait, and what was being done.
+    pub async fn open(store: Store, work: Work, retry: Backoff) -> Result<Self, Box<dyn Error>> {
         // The work may use tokio's processes, sockets and timers.
         let tokio = Handle::current();
         let pool = TaskPool::builder().workers(2).poll_context(move |poll| {
@@ -27,8 +23,8 @@ impl Queue for Jobs {
             poll();
         });
         let runtime = Runtime::builder().pool(pool).build()?;
-        let template = runtime.serializer("customer").capacity(WAITING_MAX);
-        let customers = Keyed::<String>::builder(&template.template()?, runtime.timers())
+        let customer = runtime.serializer("customer").capacity(WAITING_MAX);
+        let customers = Keyed::<String>::builder(&customer.template()?, runtime.timers())
             .idle_after(Duration::from_secs(60))
             .build();
         let jobs = Self {
@@ -38,58 +34,48 @@ impl Queue for Jobs {
             work,
             retry,
         };
-        jobs.resume()?;
+        let waiting = jobs.store.waiting().await;
+        for job in waiting.ok_or("the database cannot be read")? {
+            let place = jobs.line_up(&job.customer);
+            let place = place.map_err(|_| format!("too many jobs of {} are kept", job.customer))?;
+            _ = place.send(job);
+        }
         Ok(jobs)
     }
 
-    async fn offer(&self, customer: &str, text: &str) -> Result<i64, Refused> {
-        let (kept, is_kept) = oneshot::channel();
-        self.line_up(customer, is_kept)?;
+    /// Keeps a job; returns its number once it is in the database.
+    pub async fn offer(&self, customer: &str, text: &str) -> Result<i64, Refused> {
+        let place = self.line_up(customer)?;
         let id = self.store.add(customer, text).await;
-        let id = id.map_err(|_| Refused::Closed)?;
+        let id = id.ok_or(Refused::Closed)?;
         let (customer, text) = (customer.to_owned(), text.to_owned());
-        _ = kept.send(Job { id, customer, text });
+        _ = place.send(Job { id, customer, text });
         Ok(id)
     }
 
-    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+    /// Runs what offers jobs where they are done, so that none of the two outruns the other.
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.runtime.pool().spawn(future);
     }
-}
 
-impl Jobs {
-    /// Takes a place behind the customer's other jobs, for one that is being kept. A job that
-    /// could not be kept leaves it without a trace.
-    fn line_up(&self, customer: &str, is_kept: oneshot::Receiver<Job>) -> Result<(), Refused> {
+    /// A place behind the customer's other jobs, for one that is being kept. A job that could not
+    /// be kept leaves it without a trace.
+    fn line_up(&self, customer: &str) -> Result<oneshot::Sender<Job>, Refused> {
+        let (place, kept) = oneshot::channel::<Job>();
         let (store, work, retry) = (self.store.clone(), self.work.clone(), self.retry);
         let timers = self.runtime.timers().clone();
         let section = self.customers.spawn_exclusive(customer, move |_| {
             Box::pin(async move {
-                if let Ok(job) = is_kept.await {
-                    let sleep = |delay| timers.sleep(delay);
-                    carry_out((job, &store), (&work, retry), sleep).await;
-                }
+                let Ok(job) = kept.await else { return };
+                let done = timers.retry(retry, || work(job.clone())).await;
+                store.end(job.id, done.is_ok()).await;
             })
         });
-        section.map(drop).map_err(|error| match error {
-            KeyedError::Serializer(PushError::Full) | KeyedError::TooManyKeys(_) => Refused::Busy,
-            _ => Refused::Closed,
-        })
-    }
-
-    /// Lines up what was kept before. Of one customer no more than may wait are kept, and one
-    /// that was being done.
-    fn resume(&self) -> Result<(), Box<dyn Error>> {
-        let waiting =
-            tokio::task::block_in_place(|| Handle::current().block_on(self.store.waiting()))?;
-        for job in waiting {
-            let (kept, is_kept) = oneshot::channel();
-            let customer = job.customer.clone();
-            _ = kept.send(job);
-            self.line_up(&customer, is_kept)
-                .map_err(|_| format!("too many jobs of {customer} are kept"))?;
+        match section {
+            Ok(_detached) => Ok(place),
+            Err(error) if error.is_full() => Err(Refused::Busy),
+            Err(_) => Err(Refused::Closed),
         }
-        Ok(())
     }
 }
 

@@ -1,7 +1,8 @@
 //! A channel and a task for each customer, in a table behind a mutex. A task that is idle removes
 //! itself, under the mutex, so that no job comes in between.
 
-use crate::{Job, Queue, Refused, Retry, WAITING_MAX, Work, carry_out, store::Store};
+use crate::{Job, Refused, WAITING_MAX, Work, measure::Queue, store::Store};
+use busyhour::timer::Backoff;
 use std::{
     collections::HashMap,
     error::Error,
@@ -9,7 +10,6 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    runtime::Handle,
     sync::{mpsc, oneshot},
     time::{sleep, timeout},
 };
@@ -24,20 +24,19 @@ struct Inner {
     customers: Mutex<HashMap<String, mpsc::Sender<Place>>>,
     store: Store,
     work: Work,
-    retry: Retry,
+    retry: Backoff,
 }
 
 impl Queue for Jobs {
-    fn open(store: Store, work: Work, retry: Retry) -> Result<Self, Box<dyn Error>> {
+    async fn open(store: Store, work: Work, retry: Backoff) -> Result<Self, Box<dyn Error>> {
         let jobs = Self(Arc::new(Inner {
             customers: Mutex::default(),
             store,
             work,
             retry,
         }));
-        let waiting =
-            tokio::task::block_in_place(|| Handle::current().block_on(jobs.0.store.waiting()))?;
-        for job in waiting {
+        let waiting = jobs.0.store.waiting().await;
+        for job in waiting.ok_or("the database cannot be read")? {
             let (kept, is_kept) = oneshot::channel();
             let customer = job.customer.clone();
             _ = kept.send(job);
@@ -51,7 +50,7 @@ impl Queue for Jobs {
         let (kept, is_kept) = oneshot::channel();
         self.line_up(customer, is_kept)?;
         let id = self.0.store.add(customer, text).await;
-        let id = id.map_err(|_| Refused::Closed)?;
+        let id = id.ok_or(Refused::Closed)?;
         let (customer, text) = (customer.to_owned(), text.to_owned());
         _ = kept.send(Job { id, customer, text });
         Ok(id)
@@ -89,12 +88,24 @@ impl Jobs {
             };
             let Some(place) = place else { return };
             if let Ok(job) = place.await {
-                let Inner {
-                    store, work, retry, ..
-                } = &*self.0;
-                carry_out((job, store), (work, *retry), sleep).await;
+                self.carry_out(job).await;
             }
         }
+    }
+
+    /// Tries a job until it is done or has failed too often; notes which.
+    async fn carry_out(&self, job: Job) {
+        let Inner {
+            store, work, retry, ..
+        } = &*self.0;
+        for delay in retry.delays() {
+            if work(job.clone()).await.is_ok() {
+                return store.end(job.id, true).await;
+            }
+            sleep(delay).await;
+        }
+        let is_done = work(job.clone()).await.is_ok();
+        store.end(job.id, is_done).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Place>>> {

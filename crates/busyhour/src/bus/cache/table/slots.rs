@@ -44,10 +44,26 @@ impl<E> CacheSlots<E> {
 
     pub(super) fn new(len: usize) -> Box<Self> {
         debug_assert!(len.is_power_of_two());
-        Box::new(Self {
+        let slots = Lines::zeroed(len);
+        let new = Self {
             mask: len - 1,
-            slots: Lines::zeroed(len),
-        })
+            slots,
+        };
+        new.touch();
+        Box::new(new)
+    }
+
+    /// Writes to each page of a large array. Otherwise a search would be the first to touch it: the
+    /// system would give it a page of zeros that others share, and at the first write another one,
+    /// for which it interrupts all processors.
+    fn touch(&self) {
+        for slot in self
+            .slots
+            .iter()
+            .step_by(PAGE_BYTES / size_of::<CacheSlot<E>>())
+        {
+            slot.set_word(SlotWord::EMPTY);
+        }
     }
 
     /// The address of the first slot.
@@ -233,6 +249,9 @@ impl<E> CacheSlot<E> {
         Some(CachedChange { word, event })
     }
 }
+
+/// Of most systems; smaller than those of the others.
+const PAGE_BYTES: usize = 4096;
 
 /// An event that was a slot's last one while the pin was held, which has not ended yet.
 pub(in crate::bus) struct PinnedEvent<'a, E> {

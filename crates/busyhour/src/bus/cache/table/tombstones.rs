@@ -148,7 +148,7 @@ mod tests {
                     Change::Put(key) => {
                         let place = find(&writer, key);
                         let event = SharedEvent::new(Mark(key));
-                        table.put(&mut writer, (key, place), event, newest);
+                        table.put(&mut writer, (key, place), (event, None), newest);
                     }
                     Change::Remove(key) => {
                         let place = find(&writer, key).filter(SlotPosition::is_live);

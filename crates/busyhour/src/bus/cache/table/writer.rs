@@ -10,6 +10,7 @@ impl<E: Event> CacheWriter<E> {
             removed_count: 0,
             vacated_count: 0,
             recent: RecentChanges::new(),
+            copies: RecentCopies::new(),
             tombstones: Tombstones::new(),
             garbage: Garbage::new(),
         }
@@ -34,6 +35,11 @@ impl<E: Event> CacheWriter<E> {
         self.version
     }
 
+    /// Copies of all that has changed after version `since`, if there are copies of it.
+    pub(in crate::bus) fn copied_since(&mut self, since: u64) -> Option<CopiedChanges<E>> {
+        self.copies.since(since, self.version)
+    }
+
     /// Whether some removed key has kept its slot.
     pub(in crate::bus) fn has_tombstones(&self) -> bool {
         self.removed_count > 0
@@ -49,7 +55,11 @@ impl<E: Event> CacheWriter<E> {
     #[inline(always)]
     #[must_use]
     pub(in crate::bus) fn share(&mut self, event: Given<E>) -> (SharedEvent<E>, Option<Given<E>>) {
-        event.share(self.garbage.pop(mem::needs_drop::<E>()))
+        let overdue = self.garbage.pop(mem::needs_drop::<E>());
+        if let Some(next) = self.garbage.next() {
+            prefetch(next.address());
+        }
+        event.share(overdue)
     }
 
     /// Garbage that can be dropped now, after the lock is released.

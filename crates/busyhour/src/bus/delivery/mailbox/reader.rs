@@ -2,6 +2,7 @@
 //! shards that are to be read, and no events.
 
 use super::*;
+use crate::sync::thread;
 
 impl<E: Event> Mailbox<E> {
     /// The mailbox of a subscriber that reads all changes from the cache.
@@ -39,6 +40,23 @@ impl<E: Event> Mailbox<E> {
         self.busy.state.lock().owed.behind.add(shard);
     }
 
+    /// A reader has found so many changes in a shard. One that finds few in each shard comes to each
+    /// too often, since what publishers do meanwhile keeps it from its end: it spends its time on
+    /// looking, and keeps the publishers' processor. So it lets other threads run, if there are any
+    /// that wait for a processor, and finds more afterwards.
+    pub(in crate::bus) fn note_read(&self, change_count: usize) {
+        let meagre = match change_count < FEW {
+            true => self.meagre_reads.load(Ordering::Relaxed) + 1,
+            false => 0,
+        };
+        let is_enough = meagre >= MEAGRE_MAX;
+        let meagre = if is_enough { 0 } else { meagre };
+        self.meagre_reads.store(meagre, Ordering::Relaxed);
+        if is_enough {
+            thread::yield_now();
+        }
+    }
+
     /// Marks a turn as on its way after one was lost; returns whether the caller has to send it.
     pub(in crate::bus) fn schedule_again(&self) -> bool {
         let mut state = self.busy.state.lock();
@@ -54,3 +72,7 @@ impl<E: Event> Mailbox<E> {
 }
 
 const STRIDE: usize = 16;
+/// Fewer changes than this cost less than the look for them.
+const FEW: usize = 16;
+/// So many looks in a row that found few changes: half of a topic's shards.
+const MEAGRE_MAX: usize = 32;
