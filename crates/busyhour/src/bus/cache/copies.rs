@@ -115,10 +115,11 @@ impl<E> RecentCopies<E> {
         if self.first() > since + 1 {
             return None;
         }
-        let newer = self
-            .sealed
-            .partition_point(|chunk| chunk.end() <= since + 1);
-        let chunks = self.sealed.range(newer..).map(Arc::clone).collect();
+        // From the newest on: mostly few are wanted, and the others need not be looked at.
+        let newest_first = self.sealed.iter().rev();
+        let wanted = newest_first.take_while(|chunk| chunk.end() > since + 1);
+        let first = self.sealed.len() - wanted.count();
+        let chunks = self.sealed.range(first..).map(Arc::clone).collect();
         let (until, outdated) = (newest, self.outdated);
         Some(CopiedChanges {
             chunks,
