@@ -1,7 +1,7 @@
 //! What the measurements of the programs print.
 
 /// One figure of a run, and how it is printed.
-pub struct Figure<T> {
+pub struct PrintedFigure<T> {
     pub name: &'static str,
     pub decimals: usize,
     pub of: fn(&T) -> f64,
@@ -10,7 +10,7 @@ pub struct Figure<T> {
 /// Prints the medians of both versions, and how ours compares with the other one round by round:
 /// the median, the least and the greatest of the ratios. `ours` and `theirs` have a run of each
 /// round.
-pub fn print_beside<T>(figures: &[Figure<T>], ours: &[T], theirs: &[T]) {
+pub fn print_beside<T>(figures: &[PrintedFigure<T>], ours: &[T], theirs: &[T]) {
     println!(
         "{:<22} {:>12} {:>12}   of tokio's",
         "medians", "busyhour", "tokio"
@@ -28,7 +28,7 @@ pub fn print_beside<T>(figures: &[Figure<T>], ours: &[T], theirs: &[T]) {
     }
 }
 
-impl<T> Figure<T> {
+impl<T> PrintedFigure<T> {
     fn values(&self, runs: &[T]) -> Vec<f64> {
         runs.iter().map(self.of).collect()
     }

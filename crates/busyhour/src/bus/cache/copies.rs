@@ -8,16 +8,16 @@ use std::{collections::VecDeque, mem, sync::Arc};
 /// of events that are small and need no drop, and no others.
 pub(super) struct RecentCopies<E> {
     /// Chunks that do not change any more, oldest first, with no gap between them.
-    sealed: VecDeque<Arc<Chunk<E>>>,
+    sealed: VecDeque<Arc<CopyChunk<E>>>,
     /// What has changed since.
-    open: Chunk<E>,
+    open: CopyChunk<E>,
     /// How many copies the sealed chunks have.
     sealed_len: usize,
-    outdated: Outdated,
+    outdated: OutdatedChanges,
 }
 
 /// The changes from one version on.
-struct Chunk<E> {
+struct CopyChunk<E> {
     /// The version of the first one.
     first: u64,
     events: Vec<E>,
@@ -25,25 +25,25 @@ struct Chunk<E> {
 
 /// By version modulo their number: whether a later change of the same key has followed.
 #[derive(Clone, Copy)]
-struct Outdated([u64; COPIES_MAX / 64]);
+struct OutdatedChanges([u64; COPIES_MAX / 64]);
 
 /// What a reader has not read yet.
 pub(in crate::bus) struct CopiedChanges<E> {
-    chunks: Vec<Arc<Chunk<E>>>,
+    chunks: Vec<Arc<CopyChunk<E>>>,
     /// Until which version it has read.
     since: u64,
     /// Until which version this is everything.
     pub(in crate::bus) until: u64,
-    outdated: Outdated,
+    outdated: OutdatedChanges,
 }
 
 impl<E> RecentCopies<E> {
     pub(super) const fn new() -> Self {
         Self {
             sealed: VecDeque::new(),
-            open: Chunk::from(1),
+            open: CopyChunk::from(1),
             sealed_len: 0,
-            outdated: Outdated([0; COPIES_MAX / 64]),
+            outdated: OutdatedChanges([0; COPIES_MAX / 64]),
         }
     }
 
@@ -85,7 +85,7 @@ impl<E> RecentCopies<E> {
     /// Lets readers have what has changed until now. The memory of the oldest chunk is used again,
     /// if no reader has it.
     fn seal(&mut self) {
-        let mut next = Chunk::from(self.open.end());
+        let mut next = CopyChunk::from(self.open.end());
         while self.sealed_len + self.open.events.len() > COPIES_MAX - CHUNK_LEN {
             let Some(oldest) = self.sealed.pop_front() else {
                 break;
@@ -130,7 +130,7 @@ impl<E> RecentCopies<E> {
     }
 }
 
-impl<E> Chunk<E> {
+impl<E> CopyChunk<E> {
     const fn from(first: u64) -> Self {
         let events = Vec::new();
         Self { first, events }
@@ -161,7 +161,7 @@ impl<E> CopiedChanges<E> {
     }
 }
 
-impl Outdated {
+impl OutdatedChanges {
     #[inline(always)]
     fn has(&self, version: u64) -> bool {
         self.0[version as usize % COPIES_MAX / 64] & 1 << (version % 64) != 0

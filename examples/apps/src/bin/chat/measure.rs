@@ -2,7 +2,7 @@
 //! the hub takes their lines, more than the members can be told; some members are slow.
 
 use crate::{Hub, routes, with_busyhour, with_tokio};
-use busyhour_apps::{Figure, print_beside};
+use busyhour_apps::{PrintedFigure, print_beside};
 use futures_util::{SinkExt, StreamExt};
 use std::{
     collections::HashMap,
@@ -200,28 +200,28 @@ impl Seen {
     }
 }
 
-const PRINTED: [Figure<Figures>; 5] = [
-    Figure {
+const PRINTED: [PrintedFigure<Figures>; 5] = [
+    PrintedFigure {
         name: "thousand told/s",
         decimals: 1,
         of: |figures| figures.told_per_s / 1e3,
     },
-    Figure {
+    PrintedFigure {
         name: "p99 until told, ms",
         decimals: 1,
         of: |figures| figures.p99.as_secs_f64() * 1e3,
     },
-    Figure {
+    PrintedFigure {
         name: "left out",
         decimals: 0,
         of: |figures| figures.left_out as f64,
     },
-    Figure {
+    PrintedFigure {
         name: "uncounted",
         decimals: 0,
         of: |figures| figures.uncounted as f64,
     },
-    Figure {
+    PrintedFigure {
         name: "wrong at the end",
         decimals: 0,
         of: |figures| figures.wrong as f64,

@@ -2,7 +2,7 @@
 //! they can, half of them repetitions; some subscribers read at once, some are slow.
 
 use crate::{Hub, Reading, Subscriber, Told, with_busyhour, with_tokio};
-use busyhour_apps::{Figure, print_beside};
+use busyhour_apps::{PrintedFigure, print_beside};
 use std::{
     error::Error,
     mem,
@@ -148,23 +148,23 @@ fn readings(thread: u64, count: u64) -> impl Iterator<Item = Reading> {
     })
 }
 
-const PRINTED: [Figure<Figures>; 4] = [
-    Figure {
+const PRINTED: [PrintedFigure<Figures>; 4] = [
+    PrintedFigure {
         name: "million offers/s",
         decimals: 2,
         of: |figures| figures.offers_per_s / 1e6,
     },
-    Figure {
+    PrintedFigure {
         name: "p99 until told, ms",
         decimals: 2,
         of: |figures| figures.p99.as_secs_f64() * 1e3,
     },
-    Figure {
+    PrintedFigure {
         name: "told as lost",
         decimals: 0,
         of: |figures| figures.lost as f64,
     },
-    Figure {
+    PrintedFigure {
         name: "wrong at the end",
         decimals: 0,
         of: |figures| figures.wrong as f64,

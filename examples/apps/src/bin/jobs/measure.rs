@@ -3,7 +3,7 @@
 
 use crate::{Refused, Work, store::Store, with_busyhour, with_tokio};
 use busyhour::timer::Backoff;
-use busyhour_apps::{Figure, print_beside};
+use busyhour_apps::{PrintedFigure, print_beside};
 use rusqlite::Connection;
 use std::{
     error::Error,
@@ -174,23 +174,23 @@ fn work(ages: &Arc<Mutex<Vec<(u128, Instant)>>>) -> Work {
     })
 }
 
-const PRINTED: [Figure<Figures>; 4] = [
-    Figure {
+const PRINTED: [PrintedFigure<Figures>; 4] = [
+    PrintedFigure {
         name: "thousand jobs/s",
         decimals: 1,
         of: |figures| figures.jobs_per_s / 1e3,
     },
-    Figure {
+    PrintedFigure {
         name: "p99 until done, ms",
         decimals: 1,
         of: |figures| figures.p99.as_secs_f64() * 1e3,
     },
-    Figure {
+    PrintedFigure {
         name: "refused as busy",
         decimals: 0,
         of: |figures| figures.refused as f64,
     },
-    Figure {
+    PrintedFigure {
         name: "lost",
         decimals: 0,
         of: |figures| figures.lost as f64,
