@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# usage: scripts/features.sh [--time]
+# usage: scripts/features.sh [--time [PART...]]
 #
 # Checks that each part of the library compiles alone, without a warning, and counts the crates that it brings: at most 8, and with
 # `tracing` or `metrics` at most 12. With --time, each is built from nothing, and the seconds of the clock and of the processor are
-# printed.
+# printed, of the parts that are named or of all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=(heap run-queue buffer pool serializer timer keyed bus runtime pool,tracing runtime,tracing metrics)
@@ -12,6 +12,7 @@ case ${1-} in
   "" | --time) ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
 esac
+[ $# -le 1 ] || parts=("${@:2}")
 mkdir -p target
 printf '%-16s %6s' part crates
 [ -z "${1-}" ] || printf ' %8s %10s' seconds processor
