@@ -1,7 +1,7 @@
 //! A key for each customer, whose jobs are sections of its serializer. Idle customers are removed.
 
 use crate::{Job, Refused, WAITING_MAX, Work, store::Store};
-use busyhour::{keyed::Keyed, pool::TaskPool, run_queue::Class, runtime::Runtime, timer::Backoff};
+use busyhour::{keyed::Keyed, pool::TaskPool, runtime::Runtime, timer::Backoff};
 use std::{error::Error, time::Duration};
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -53,9 +53,9 @@ impl Jobs {
         Ok(id)
     }
 
-    /// Runs what offers jobs where they are done, with a turn of its own as each customer has.
+    /// Runs what offers jobs where they are done, so that none of the two outruns the other.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.pool().spawn_as(Class::default(), future);
+        self.runtime.pool().spawn(future);
     }
 
     /// A place behind the customer's other jobs, for one that is being kept. A job that could not
