@@ -224,7 +224,7 @@ fn an_origin_that_did_not_listen_is_asked_again_when_it_speaks() {
         origin,
         after: None,
     });
-    assert_eq!(mirror.on_beacon(now, beacon), [ask.clone()]);
+    assert_eq!(mirror.on_beacon(now, beacon), std::slice::from_ref(&ask));
     assert_eq!(mirror.on_beacon(now, beacon), [], "the answer is awaited");
     mirror.on_unanswered(member(3, 6));
     assert_eq!(mirror.on_beacon(now, beacon), [], "another life");

@@ -91,10 +91,9 @@ fn calls(command: &str) -> Work {
         let mut call = Command::new(&command);
         call.arg(&job.customer).arg(&job.text);
         Box::pin(async move {
-            match call.status().await {
-                Ok(status) => status.success().then_some(()).ok_or(()),
-                Err(error) => Err(eprintln!("jobs: job {} cannot be tried: {error}", job.id)),
-            }
+            let say = |error| eprintln!("jobs: job {} cannot be tried: {error}", job.id);
+            let status = call.status().await.map_err(say);
+            status.and_then(|status| status.success().then_some(()).ok_or(()))
         })
     })
 }
