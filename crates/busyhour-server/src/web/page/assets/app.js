@@ -83,9 +83,14 @@ async function learnSession() {
     byId("who").textContent = session.token ? `${session.token}, may ${session.scope}${session.domain ? ` in ${session.domain}` : ""}` : session.scope === "write" ? "local, may write" : "reading without a token";
     byId("version").textContent = session.version;
   } catch (error) {
+    if (api.token() && error.status === 401) {
+      api.setToken(null);
+      toast("The server does not know this token. A new one is known within a second or two.", true);
+      // On the server's own machine one may read without a token.
+      return learnSession();
+    }
     session = null;
     byId("who").textContent = "not signed in";
-    if (api.token() && error.status === 401) api.setToken(null);
   }
   byId("sign").textContent = api.token() ? "Sign out" : "Sign in";
   return session !== null;
@@ -101,13 +106,7 @@ async function signIn() {
   if (!given?.token) return;
   api.setToken(given.token.trim());
   const isKnown = await learnSession();
-  if (!isKnown) await attempt(() => api.get("/session"));
-  // From the server's own machine everybody may read, with whatever token.
-  if (isKnown && !session.token) {
-    api.setToken(null);
-    byId("sign").textContent = "Sign in";
-    toast("The server does not know this token. A new one is known within a second or two.", true);
-  }
+  if (!isKnown && api.token()) await attempt(() => api.get("/session"));
   begin();
 }
 
