@@ -65,7 +65,7 @@ benchmarks() { # the harness, and the engines that need no peer, at a tiny size
 formats() {
   local folder
   for folder in . bench fuzz bench/engines/*/; do
-    # Without --all, which would have each engine look at the whole library again; the members of a workspace are named.
+    # Not --all: an engine depends on the library by its path, and --all looks at that as well. Members of a workspace are looked at.
     [ ! -f "$folder/Cargo.toml" ] || (cd "$folder" && cargo fmt --check) || return 1
   done
 }

@@ -647,6 +647,25 @@ fn register_as(user: &str, cseq: u32, headers: &str) -> String {
     )
 }
 
+/// All that is sent until nothing is due; each NOTIFY is answered.
+fn told(server: &mut Fixture) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        server.simulation().run_until_idle();
+        server.settle();
+        let sent = server.sent();
+        if sent.is_empty() {
+            return all;
+        }
+        for message in sent {
+            if message.starts_with("NOTIFY ") {
+                server.receive(&ok(&message));
+            }
+            all.push(message);
+        }
+    }
+}
+
 fn subscribe(cseq: u32, tag: &str, headers: &str) -> String {
     let tag = match tag {
         "" => String::new(),

@@ -75,7 +75,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// As for `load`.
-    fn load_ahead(&self) -> Result<(Contents, Option<Arc<dyn BindingReader>>), StoreError> {
+    fn load_lazily(&self) -> Result<(Contents, Option<Arc<dyn BindingReader>>), StoreError> {
         Ok((self.load()?, None))
     }
 

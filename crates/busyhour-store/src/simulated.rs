@@ -63,7 +63,7 @@ pub struct DiskBehaviour {
     /// Most changes that may wait.
     pub queue_capacity: u64,
     /// More bindings than this are read while a server serves, where it asks for that.
-    pub bindings_ahead_max: usize,
+    pub eager_bindings_max: usize,
 }
 
 impl Default for DiskBehaviour {
@@ -74,7 +74,7 @@ impl Default for DiskBehaviour {
             removal_delay_max: Duration::from_secs(1),
             failures_per_mille: 0,
             queue_capacity: 65_536,
-            bindings_ahead_max: usize::MAX,
+            eager_bindings_max: usize::MAX,
         }
     }
 }
@@ -215,9 +215,9 @@ impl Store for SimulatedStore {
         }
     }
 
-    fn load_ahead(&self) -> Result<(Contents, Option<Arc<dyn BindingReader>>), StoreError> {
+    fn load_lazily(&self) -> Result<(Contents, Option<Arc<dyn BindingReader>>), StoreError> {
         let mut contents = self.load()?;
-        if contents.bindings.len() <= self.disk.lock().behaviour.bindings_ahead_max {
+        if contents.bindings.len() <= self.disk.lock().behaviour.eager_bindings_max {
             return Ok((contents, None));
         }
         let last = contents.bindings.pop();

@@ -301,7 +301,7 @@ fn load(
     if is_in_cluster || !config.registrars.is_empty() {
         return Ok((store.load()?, None));
     }
-    let (contents, later) = store.load_ahead()?;
+    let (contents, later) = store.load_lazily()?;
     let has_quota = |tenant: &TenantConfig| tenant.max_contacts.is_some();
     let stored = rows_of(&contents, SettingKind::Domain);
     let stored = stored

@@ -330,7 +330,7 @@ pub struct RegistrarStats {
     pub revoked: u64,
     /// Refused without a check (503, REGREJ), after too many wrong passwords.
     pub logins_paused: u64,
-    /// Bindings read back at the start, or behind it.
+    /// Bindings read back at the start, or while the server serves after it.
     pub restored: u64,
     /// Addresses of record whose bindings are not read back yet. Until they are, `binding_count` lacks them, and
     /// `device_count` has them.

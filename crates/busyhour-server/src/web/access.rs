@@ -301,14 +301,14 @@ pub(super) fn needed(method: &Method, path: &str) -> Scope {
     }
 }
 
-/// Whether the request has credentials of a kind that could give this scope.
+/// Whether the request has a token of its own, as programs send it.
 fn shows_bearer(headers: &HeaderMap) -> bool {
     let value = headers.get(header::AUTHORIZATION);
     let scheme = value.and_then(|value| value.as_bytes().get(..BEARER_LEN));
     scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer"))
 }
 
-/// Whether a browser sends a name and a password, which count for reading alone.
+/// Whether it has other credentials, such as the login of a browser, which count for reading alone.
 fn shows_login(headers: &HeaderMap, needed: Scope) -> bool {
     needed == Scope::Read && headers.contains_key(header::AUTHORIZATION)
 }

@@ -1,6 +1,6 @@
 //! Hints that come and go while a watcher of the extension subscribes.
 
-use crate::{Fixture, exchange::ok, open_config, subscribe, to_tag};
+use crate::{Fixture, open_config, subscribe, to_tag, told};
 use busyhour_server::server::{HintConfig, ServerConfig};
 
 const DIALOG: &str = "Event: dialog\r\nExpires: 600";
@@ -12,25 +12,6 @@ fn set(server: &Fixture) {
     };
     let kept = Box::new(|fate: Result<(), _>| assert!(fate.is_ok()));
     server.server.set_hint(&hint, kept).expect("it fits");
-}
-
-/// All that is sent until nothing is due; each NOTIFY is answered.
-fn told(server: &mut Fixture) -> Vec<String> {
-    let mut all = Vec::new();
-    loop {
-        server.simulation().run_until_idle();
-        server.settle();
-        let sent = server.sent();
-        if sent.is_empty() {
-            return all;
-        }
-        for message in sent {
-            if message.starts_with("NOTIFY ") {
-                server.receive(&ok(&message));
-            }
-            all.push(message);
-        }
-    }
 }
 
 /// The hint is set, or removed, while the disk has not yet taken the subscription. With any domain, all watchers of
@@ -94,7 +75,7 @@ fn is_right(server: &mut Fixture, told: &[String]) {
         .any(|it| it.contains("terminated;reason=deactivated"));
     if is_over {
         server.receive(&subscribe(3, "", DIALOG));
-        let again = self::told(server);
+        let again = crate::told(server);
         assert!(
             again[1].contains("Subscription-State: active"),
             "{again:#?}"

@@ -1,6 +1,6 @@
 //! Lists that change while a panel subscribes to them.
 
-use crate::{Fixture, exchange::ok, open_config, subscribe, to_tag};
+use crate::{Fixture, open_config, subscribe, to_tag, told};
 use busyhour_registrar::watch::WatchPolicy;
 use busyhour_server::server::{ListConfig, LiveSettings, ServerConfig};
 
@@ -26,25 +26,6 @@ fn config(lists: &[(&str, &[&str])]) -> ServerConfig {
 fn reload(server: &Fixture, lists: &[(&str, &[&str])]) {
     let live = LiveSettings::from(config(lists));
     server.server.reconfigure(&live).expect("it fits");
-}
-
-/// All that is sent until nothing is due; each NOTIFY is answered.
-fn told(server: &mut Fixture) -> Vec<String> {
-    let mut all = Vec::new();
-    loop {
-        server.simulation().run_until_idle();
-        server.settle();
-        let sent = server.sent();
-        if sent.is_empty() {
-            return all;
-        }
-        for message in sent {
-            if message.starts_with("NOTIFY ") {
-                server.receive(&ok(&message));
-            }
-            all.push(message);
-        }
-    }
 }
 
 /// The list gets a lamp, or is made, while the disk has not yet taken the subscription.

@@ -21,7 +21,7 @@ fn restarted(config: ServerConfig) -> Fixture {
         }
     }
     server.disk.set_behaviour(DiskBehaviour {
-        bindings_ahead_max: 1,
+        eager_bindings_max: 1,
         ..DiskBehaviour::default()
     });
     server.restart(config);
@@ -151,7 +151,7 @@ fn what_has_ended_before_it_is_read_is_not_there() {
         server.ask(&register_as(&format!("u{number}"), 1, &headers));
     }
     server.disk.set_behaviour(DiskBehaviour {
-        bindings_ahead_max: 0,
+        eager_bindings_max: 0,
         ..DiskBehaviour::default()
     });
     server.restart(open_config());

@@ -212,7 +212,7 @@ const ORDINARY: DiskBehaviour = DiskBehaviour {
     removal_delay_max: Duration::from_secs(1),
     failures_per_mille: 0,
     queue_capacity: 65_536,
-    bindings_ahead_max: usize::MAX,
+    eager_bindings_max: usize::MAX,
 };
 
 #[test]

@@ -242,7 +242,7 @@ fn disk_behaviour(random: &mut Random) -> DiskBehaviour {
         transaction_max: Duration::from_millis(random.pick(&[1, 20, 20, 2000])),
         removal_delay_max: Duration::from_secs(random.pick(&[0, 1, 10, 60])),
         failures_per_mille: random.pick(&[0, 0, 50, 300]),
-        bindings_ahead_max: random.pick(&[usize::MAX, 0, 3]),
+        eager_bindings_max: random.pick(&[usize::MAX, 0, 3]),
         ..DiskBehaviour::default()
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
 }
 
 /// All but the bindings, if there are so many of them that they are read later; the highest id of a row instead.
-pub(super) fn contents_ahead(
+pub(super) fn contents_but_bindings(
     path: &Path,
     bindings_max: usize,
 ) -> Result<Option<Contents>, StoreError> {

@@ -19,7 +19,7 @@ fn are_read_later(store: &dyn Store) {
     commit(store, puts).unwrap();
     let all = store.load().unwrap();
     assert_eq!(all.bindings.len() as u64, ROWS);
-    let (contents, reader) = store.load_ahead().unwrap();
+    let (contents, reader) = store.load_lazily().unwrap();
     let reader: Arc<dyn BindingReader> = reader.expect("they are many");
     assert!(contents.bindings.is_empty());
     assert_eq!(contents.highest_id(), all.highest_id());
@@ -56,16 +56,16 @@ fn in_order(reader: &dyn BindingReader) -> Vec<StoredBinding> {
 #[test]
 fn a_database_reads_many_bindings_later_and_few_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |bindings_ahead_max| {
+    let open = |eager_bindings_max| {
         SqliteStore::open(SqliteOptions {
-            bindings_ahead_max,
+            eager_bindings_max,
             ..SqliteOptions::new(folder.path().join("busyhour.db"))
         })
     };
     let store = open(ROWS as usize - 1).unwrap();
     are_read_later(&store);
     drop(store);
-    let (contents, reader) = open(ROWS as usize).unwrap().load_ahead().unwrap();
+    let (contents, reader) = open(ROWS as usize).unwrap().load_lazily().unwrap();
     assert!(reader.is_none());
     assert_eq!(contents.bindings.len() as u64, ROWS);
 }
@@ -76,7 +76,7 @@ fn what_cannot_be_read_later_is_the_end_of_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("busyhour.db");
     let options = SqliteOptions {
-        bindings_ahead_max: 0,
+        eager_bindings_max: 0,
         ..SqliteOptions::new(&path)
     };
     let store = SqliteStore::open(options.clone()).unwrap();
@@ -90,7 +90,7 @@ fn what_cannot_be_read_later_is_the_end_of_the_store() {
     let store = SqliteStore::open(options).unwrap();
     let (told, end) = std::sync::mpsc::channel();
     store.watch_end(Box::new(move |error| told.send(error.to_string()).unwrap()));
-    let (_, reader) = store.load_ahead().unwrap();
+    let (_, reader) = store.load_lazily().unwrap();
     let reader = reader.unwrap();
     let error = reader.read(&[BindingId(7)]).unwrap_err();
     reader.give_up(&error);
@@ -105,7 +105,7 @@ fn what_cannot_be_read_later_is_the_end_of_the_store() {
 fn a_simulated_disk_reads_them_later_as_well() {
     let clock = Clock::simulated(UnixTime::from_secs(1_700_000_000));
     let behaviour = DiskBehaviour {
-        bindings_ahead_max: ROWS as usize - 1,
+        eager_bindings_max: ROWS as usize - 1,
         ..DiskBehaviour::default()
     };
     let disk = SimulatedDisk::new(1, behaviour);
@@ -118,6 +118,6 @@ fn a_simulated_disk_reads_them_later_as_well() {
         .unwrap()
         .advance_to(disk.next_due().unwrap());
     disk.run_due();
-    let (_, reader) = store.load_ahead().unwrap();
+    let (_, reader) = store.load_lazily().unwrap();
     assert_eq!(in_order(&*reader.unwrap()), store.load().unwrap().bindings);
 }

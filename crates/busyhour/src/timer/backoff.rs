@@ -1,4 +1,5 @@
 use super::timers::Timers;
+use crate::pool::Random;
 use std::{future::Future, iter, time::Duration};
 
 /// How often something is tried, and how long it waits after each failure: the delay doubles each
@@ -76,10 +77,10 @@ impl Backoff {
         let doubled = move |delay: &Duration| Some(delay.saturating_mul(2).min(longest));
         let exact = iter::successors(Some(first.min(longest)), doubled);
         let count = tries.map_or(usize::MAX, |tries| tries.saturating_sub(1) as usize);
-        let numbered = exact.take(count).zip(0_u64..);
-        numbered.map(move |(delay, number)| match jitter {
+        let mut random = jitter.map(Random::new);
+        exact.take(count).map(move |delay| match &mut random {
             None => delay,
-            Some(seed) => delay / 2 + (delay / 2).mul_f64(fraction(seed, number)),
+            Some(random) => delay / 2 + (delay / 2).mul_f64(fraction(random)),
         })
     }
 }
@@ -135,13 +136,9 @@ impl Timers {
     }
 }
 
-/// A number from 0 to below 1 (splitmix64).
-fn fraction(seed: u64, number: u64) -> f64 {
-    let mut bits = seed.wrapping_add((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^= bits >> 31;
-    (bits >> 11) as f64 / (1_u64 << 53) as f64
+/// A number from 0 to below 1.
+fn fraction(random: &mut Random) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

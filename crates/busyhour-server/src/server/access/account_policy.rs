@@ -30,7 +30,7 @@ pub(in crate::server) struct AccountPolicy {
     /// An account was removed since the start. Until then no device checks for its
     /// account.
     is_any_gone: AtomicBool,
-    /// That has happened while what the store gave back was looked at.
+    /// An account was removed while restored registrations were still being checked.
     was_one_gone: AtomicBool,
 }
 
@@ -132,7 +132,7 @@ impl AccountPolicy {
     /// All restored rows have been checked.
     pub(in crate::server) fn end_start(&self) {
         self.is_any_gone.store(false, Ordering::SeqCst);
-        // One of the two sees that the other was there.
+        // Whichever thread comes second sees what the first has stored, so no removal is forgotten.
         if self.was_one_gone.load(Ordering::SeqCst) {
             self.is_any_gone.store(true, Ordering::SeqCst);
         }

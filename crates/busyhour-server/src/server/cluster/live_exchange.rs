@@ -54,9 +54,6 @@ impl Core {
     fn take_live(self: &Arc<Self>, event: LiveEvent) {
         let Some(cluster) = &self.cluster else { return };
         let (live, now) = (&cluster.live, self.clock.now());
-        if matches!(event, LiveEvent::Flush) {
-            return live.flush();
-        }
         let mut feeds = live.feeds();
         let actions = match event {
             LiveEvent::Said(message) => live.apply(|shared| shared.on_message(now, message)),
@@ -65,7 +62,7 @@ impl Core {
                 shared.on_unanswered(origin);
                 Vec::new()
             }),
-            LiveEvent::Flush => Vec::new(),
+            LiveEvent::Flush => return live.flush(),
             LiveEvent::Beat(view) => {
                 let is_connected = live.is_connected();
                 let has_changed = is_connected != feeds.is_connected;

@@ -4,7 +4,7 @@
 //! those that ring already.
 //!
 //! A telephone is awake if its connection stands, or if it has registered within the last
-//! seconds (ten by default); then nobody is woken. Meanwhile the caller gets a 100 and nothing more: a 180 would say
+//! `awake_seconds` (10 unless set); then nobody is woken. Meanwhile the caller gets a 100 and nothing more: a 180 would say
 //! that a telephone rings (RFC 3261 §21.1.2), and a 183 that there is progress to tell; neither is
 //! true before the telephone has the INVITE.
 

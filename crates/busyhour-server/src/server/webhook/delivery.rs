@@ -1,7 +1,7 @@
 //! The task of one webhook: gathers a batch, posts it until it is taken, and begins anew.
 
 use super::{
-    backoff::{Backoff, Verdict},
+    attempts::{BatchAttempts, Verdict},
     batch::{Batch, BatchBuilder},
     view::{WebhookTestResult, WebhookView},
     webhook_config::WebhookConfig,
@@ -123,12 +123,12 @@ impl Delivery {
 
     /// Posts what changes, until the task is dropped or the receiver wants nothing more.
     pub(super) async fn run(self: Arc<Self>, mut reader: ChangeReader, seed: u64) {
-        let mut backoff = Backoff::new(seed);
+        let mut attempts = BatchAttempts::new(seed);
         let mut lost_batch = 0;
         while let Some((batch, has_lost)) = self.gather(&mut reader, lost_batch).await {
             lost_batch = 0;
-            backoff.reset();
-            let verdict = self.deliver(&batch, &mut backoff).await;
+            attempts.reset();
+            let verdict = self.deliver(&batch, &mut attempts).await;
             if batch.position.is_some() {
                 self.progress().position = batch.position;
             }
@@ -199,7 +199,7 @@ impl Delivery {
         matches!(event, ChangeEvent::Lost(_))
     }
 
-    async fn deliver(&self, batch: &Batch, backoff: &mut Backoff) -> Verdict {
+    async fn deliver(&self, batch: &Batch, attempts: &mut BatchAttempts) -> Verdict {
         let begun = self.context.clock.now();
         loop {
             self.wait_for_breaker().await;
@@ -211,7 +211,7 @@ impl Delivery {
             self.note(&outcome, verdict, batch, now - sent_at);
             let is_tried_enough = match verdict {
                 Verdict::Taken | Verdict::Gone => true,
-                Verdict::Disliked => backoff.failures() + 1 >= DISLIKED_MAX,
+                Verdict::Disliked => attempts.failures() + 1 >= DISLIKED_MAX,
                 Verdict::Again(_) => now - begun >= self.config.give_up_after(),
             };
             if is_tried_enough {
@@ -221,7 +221,7 @@ impl Delivery {
                 Verdict::Again(at_least) => at_least,
                 _ => None,
             };
-            let next = now + backoff.next(at_least);
+            let next = now + attempts.next(at_least);
             self.progress().phase = DeliveryPhase::Waiting(next);
             self.context.timers.sleep_until(next).await;
         }

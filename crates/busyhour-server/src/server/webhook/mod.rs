@@ -9,7 +9,7 @@
 //! up nobody.
 
 pub(super) mod webhooks;
-mod backoff;
+mod attempts;
 mod batch;
 mod delivery;
 mod secret;

@@ -10,7 +10,7 @@
 //!   went; one that its caller sends again after a restart may have one of each server.
 //!
 //! `BUSYHOUR_SIM_SEEDS` (40) and `BUSYHOUR_SIM_FIRST` are as for the other simulation. With
-//! `BUSYHOUR_TEST_SCALE=10` there are 1,000 seeds, which take ten minutes of processor time. A
+//! `BUSYHOUR_SIM_SEEDS=1000` they take ten minutes of processor time. A
 //! failure prints its seed. To run it alone, with a log of every datagram:
 //!
 //! ```text

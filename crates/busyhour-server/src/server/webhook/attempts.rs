@@ -1,6 +1,7 @@
 //! When a batch that was not taken is sent again. Pure.
 
 use crate::server::{HttpAnswer, HttpFailure};
+use busyhour::timer::Backoff;
 use hyper::StatusCode;
 use std::time::Duration;
 
@@ -36,20 +37,19 @@ fn retry_after(answer: &HttpAnswer) -> Option<Duration> {
     Some(Duration::from_secs(seconds.trim().parse().ok()?).min(DELAY_MAX))
 }
 
-/// The delays between attempts: twice as long after each failure, up to five minutes, and between
-/// half of that and all of it, so that receivers of many servers are not asked by all at once.
+/// The attempts to deliver a batch: the delay is twice as long after each failure, up to five minutes, and between half of
+/// that and all of it, so that receivers of many servers are not asked by all at once.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(super) struct BatchAttempts {
     failures: u32,
-    /// Of splitmix64.
-    random: u64,
+    backoff: Backoff,
 }
 
-impl Backoff {
+impl BatchAttempts {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             failures: 0,
-            random: seed,
+            backoff: Backoff::new(DELAY_MIN).longest(DELAY_MAX).jitter(seed),
         }
     }
 
@@ -64,21 +64,10 @@ impl Backoff {
 
     /// One attempt has failed: the time until the next one.
     pub(super) fn next(&mut self, at_least: Option<Duration>) -> Duration {
-        let doublings = self.failures.min(DOUBLINGS_MAX);
+        // It has no end.
+        let delay = self.backoff.delays().nth(self.failures as usize);
         self.failures = self.failures.saturating_add(1);
-        let longest = (DELAY_MIN * (1 << doublings)).min(DELAY_MAX);
-        let half = longest / 2;
-        let part = (self.random() >> 32) as u32;
-        let jittered = half + half.mul_f64(f64::from(part) / f64::from(u32::MAX));
-        jittered.max(at_least.unwrap_or_default())
-    }
-
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        delay.unwrap_or(DELAY_MAX).max(at_least.unwrap_or_default())
     }
 }
 
@@ -93,7 +82,6 @@ const PASSING: [StatusCode; 6] = [
 ];
 const DELAY_MIN: Duration = Duration::from_secs(1);
 const DELAY_MAX: Duration = Duration::from_secs(300);
-const DOUBLINGS_MAX: u32 = 9;
 
 #[cfg(test)]
 mod tests {
@@ -102,11 +90,11 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_five_minutes_and_differ() {
-        let mut backoff = Backoff::new(7);
+        let mut attempts = BatchAttempts::new(7);
         let mut longest = Duration::from_secs(1);
         let mut delays = Vec::new();
         for _ in 0..20 {
-            let delay = backoff.next(None);
+            let delay = attempts.next(None);
             assert!(longest / 2 <= delay && delay <= longest, "{delay:?}");
             delays.push(delay.as_nanos() * 1000 / longest.as_nanos());
             longest = (2 * longest).min(DELAY_MAX);
@@ -114,10 +102,10 @@ mod tests {
         delays.sort_unstable();
         delays.dedup();
         assert!(delays.len() > 15, "{delays:?}");
-        assert_eq!(backoff.next(Some(Duration::from_secs(400))).as_secs(), 400);
-        backoff.reset();
-        assert!(backoff.next(None) <= DELAY_MIN);
-        let [mut one, mut same] = [Backoff::new(9), Backoff::new(9)];
+        assert_eq!(attempts.next(Some(Duration::from_secs(400))).as_secs(), 400);
+        attempts.reset();
+        assert!(attempts.next(None) <= DELAY_MIN);
+        let [mut one, mut same] = [BatchAttempts::new(9), BatchAttempts::new(9)];
         assert_eq!(one.next(None), same.next(None), "the seed decides");
     }
 

@@ -10,14 +10,14 @@ use std::{
     thread,
 };
 
-/// Reads them by connections of its own, which nobody shares while he reads.
-pub(super) struct LaterBindings {
+/// Reads them by connections of its own, each used by one thread at a time.
+pub(super) struct LazyBindings {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     queue: Arc<Queue>,
 }
 
-impl LaterBindings {
+impl LazyBindings {
     pub(super) fn new(path: PathBuf, queue: Arc<Queue>) -> Self {
         Self {
             path,
@@ -39,7 +39,7 @@ impl LaterBindings {
     }
 }
 
-impl BindingReader for LaterBindings {
+impl BindingReader for LazyBindings {
     /// By two threads, each half of the ids: one that reads is busy with finding columns.
     fn keys(&self, hash: &AddressHash<'_>) -> Result<Vec<(u64, BindingId)>, StoreError> {
         let last = self.with(|connection, path| {
