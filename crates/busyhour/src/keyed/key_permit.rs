@@ -7,8 +7,9 @@ use crate::{
 };
 
 /// A place for one task in a key's queue, from
-/// [`Keyed::reserve`](super::Keyed::reserve). The key stays meanwhile. Dropping
-/// it gives the place to the next that waits.
+/// [`Keyed::reserve`](super::Keyed::reserve) or
+/// [`Keyed::try_reserve`](super::Keyed::try_reserve). The key stays meanwhile.
+/// Dropping it gives the place to the next that waits.
 #[must_use = "dropping it gives the place back"]
 pub struct KeyPermit<K, S = ()> {
     permit: Permit,

@@ -318,6 +318,40 @@ where
         }
     }
 
+    /// Keeps a place in the key's queue for one task, if there is room now; see
+    /// [`Serializer::try_reserve`](crate::serializer::Serializer::try_reserve).
+    /// The key is made if it is new, and stays meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// See [`KeyedError`].
+    ///
+    /// ```
+    /// use busyhour::{keyed::Keyed, runtime::Runtime};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workers(1).build()?;
+    /// let template = runtime.serializer("customer").capacity(1).template()?;
+    /// let customers = Keyed::<String>::builder(&template, runtime.timers()).build();
+    /// let place = customers.try_reserve("alice")?;
+    /// assert!(customers.try_reserve("alice").is_err_and(|error| error.is_full()));
+    /// let order = "written to the disk only now".to_owned();
+    /// place.push(move |()| println!("{order}"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("load shedding"))]
+    pub fn try_reserve<Q>(&self, key: &Q) -> Result<KeyPermit<K, S>, KeyedError<PushError>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let in_use = self.table.enter(key).map_err(KeyedError::TooManyKeys)?;
+        let reserved = in_use.serializer().try_reserve();
+        let permit = reserved.map_err(KeyedError::Serializer)?;
+        Ok(KeyPermit::new(permit, in_use))
+    }
+
     /// A handle of the key, which is made if it is new and is not idle as long
     /// as the handle lives. It is an executor: timers and subscriptions on it
     /// run in the key's order.

@@ -262,7 +262,7 @@ impl Core {
         Rejected { task, reason }
     }
 
-    fn count(&self, counter: impl Fn(&NamedState) -> &AtomicU64, count: u64) {
+    pub(super) fn count(&self, counter: impl Fn(&NamedState) -> &AtomicU64, count: u64) {
         if let Some(named_state) = &self.named_state {
             counter(named_state).fetch_add(count, Ordering::Relaxed);
         }

@@ -123,6 +123,54 @@ fn a_task_whose_future_is_dropped_does_not_run() {
 }
 
 #[test]
+fn a_place_is_kept_at_once_or_refused_and_counted() {
+    let (pool, calls) = simulated();
+    let place = calls.try_reserve().unwrap();
+    assert_eq!(calls.try_reserve().unwrap_err(), PushError::Full);
+    assert!(calls.try_push(|| ()).is_err(), "the place is kept");
+    drop(place);
+    let place = calls.try_reserve().unwrap();
+    let mut waiting = Polled::new(calls.reserve());
+    assert!(waiting.poll().is_pending());
+    drop(place);
+    assert_eq!(
+        calls.try_reserve().unwrap_err(),
+        PushError::Full,
+        "who waits comes first"
+    );
+    let Poll::Ready(Ok(place)) = waiting.poll() else {
+        panic!("the place is free again");
+    };
+    place.push(|| ()).unwrap();
+    assert_eq!((calls.len(), calls.stats().rejected), (1, 3));
+    pool.shutdown(Duration::from_secs(1));
+    assert_eq!(calls.try_reserve().unwrap_err(), PushError::ShutDown);
+}
+
+#[test]
+fn a_future_that_finds_no_room_is_dropped_and_counted_and_its_panic_caught() {
+    struct Drops(Arc<AtomicUsize>);
+    impl Drop for Drops {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            panic!("on purpose");
+        }
+    }
+    let (pool, calls) = simulated();
+    calls.push(|| ()).unwrap();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let refused = || {
+        let captured = Drops(Arc::clone(&dropped));
+        async move { drop(captured) }
+    };
+    assert_eq!(calls.try_spawn(refused()).err(), Some(PushError::Full));
+    assert_eq!(calls.spawn_exclusive(refused()).err(), Some(PushError::Full));
+    assert_eq!(dropped.load(Ordering::SeqCst), 2);
+    assert_eq!((calls.stats().rejected, pool.stats().panicked), (2, 2));
+    assert_eq!(pool.stats().rejected, 2);
+}
+
+#[test]
 fn it_waits_whatever_the_policy_is() {
     for overflow in [
         Overflow::Reject,

@@ -87,6 +87,7 @@ impl Serializer {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        let future = self.core.check_room(future)?;
         let core = Arc::clone(&self.core);
         self.spawn_section(future, move |task| core.try_push(task, None))
     }

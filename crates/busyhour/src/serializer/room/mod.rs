@@ -11,7 +11,7 @@ use super::{Serializer, StatefulSerializer, core::Core, state::SerializerState};
 use crate::{
     pool::PushError,
     sync::SpinGuard,
-    task::{Reason, Rejected, Task},
+    task::{Overflow, Reason, Rejected, Task},
 };
 use std::{future::Future, sync::Arc, task::Waker};
 
@@ -45,6 +45,31 @@ impl Serializer {
     #[doc(alias("permit", "semaphore", "back pressure", "poll_ready"))]
     pub fn reserve(&self) -> Reserve {
         Reserve::new(Arc::clone(&self.core))
+    }
+
+    /// Keeps a place in the queue for one task, if there is room now and nobody
+    /// waits for it, whatever the overflow policy is. Nothing has to be made for
+    /// a task that is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`PushError::Full`], or [`PushError::ShutDown`] once the pool or the
+    /// group is shutting down. Both are counted as rejected.
+    ///
+    /// ```
+    /// use busyhour::pool::{PushError, TaskPool};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").capacity(1).build().unwrap();
+    /// let place = calls.try_reserve().unwrap();
+    /// assert_eq!(calls.try_reserve().unwrap_err(), PushError::Full);
+    /// let message = "made only when there is a place for it".to_owned();
+    /// place.push(move || println!("{message}")).unwrap();
+    /// ```
+    #[doc(alias("try_acquire", "load shedding"))]
+    pub fn try_reserve(&self) -> Result<Permit, PushError> {
+        self.core.keep_place()?;
+        Ok(Permit::new(Arc::clone(&self.core)))
     }
 
     /// Waits, without blocking the thread, until the queue has room, then
@@ -90,6 +115,42 @@ enum RoomOutcome {
 }
 
 impl Core {
+    /// The future again, or it is refused and dropped because it would find no
+    /// room now: that must cost less than to make a task of it.
+    pub(super) fn check_room<F>(&self, future: F) -> Result<F, PushError> {
+        let state = self.state.lock();
+        let is_full = !state.has_room() && state.overflow != Overflow::DropOldest;
+        let is_refused = is_full && !state.is_closed();
+        drop(state);
+        if !is_refused || !self.pool().admits() {
+            return Ok(future);
+        }
+        self.count_refused();
+        self.pool().isolate(|| drop(future));
+        Err(PushError::Full)
+    }
+
+    /// Keeps a place, if there is one now and nobody waits for it.
+    fn keep_place(&self) -> Result<(), PushError> {
+        let mut state = self.state.lock();
+        let is_open = !state.is_closed() && self.pool().admits();
+        let is_kept = is_open && state.has_room() && state.rare().room.keep();
+        drop(state);
+        if is_kept {
+            return Ok(());
+        }
+        self.count_refused();
+        Err(match is_open {
+            true => PushError::Full,
+            false => PushError::ShutDown,
+        })
+    }
+
+    fn count_refused(&self) {
+        self.count(|named_state| &named_state.rejected, 1);
+        self.pool().thread_context().count_rejected();
+    }
+
     /// `waker` is woken when there is a place, unless there is one now. `ticket`
     /// is that of the future, once it waits.
     fn poll_room(&self, ticket: &mut Option<u64>, waker: Waker) -> RoomOutcome {

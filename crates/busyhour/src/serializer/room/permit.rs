@@ -55,9 +55,7 @@ impl Reserve {
     fn granted(&mut self) -> Permit {
         self.section_wait = None;
         self.ticket = None;
-        Permit {
-            core: Some(Arc::clone(&self.core)),
-        }
+        Permit::new(Arc::clone(&self.core))
     }
 }
 
@@ -99,8 +97,8 @@ impl fmt::Debug for Reserve {
     }
 }
 
-/// A place for one task in a serializer's queue, from [`Serializer::reserve`].
-/// Dropping it gives the place to the next that waits.
+/// A place for one task in a serializer's queue, from [`Serializer::reserve`] or
+/// [`Serializer::try_reserve`]. Dropping it gives the place to the next that waits.
 #[must_use = "dropping it gives the place back"]
 pub struct Permit {
     /// Until the place is used.
@@ -108,6 +106,11 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// The place is kept already.
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core: Some(core) }
+    }
+
     /// Queues `f` in the place.
     ///
     /// # Errors

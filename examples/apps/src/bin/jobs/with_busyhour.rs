@@ -1,9 +1,14 @@
 //! A key for each customer, whose jobs are sections of its serializer. Idle customers are removed.
 
 use crate::{Job, Refused, WAITING_MAX, Work, store::Store};
-use busyhour::{keyed::Keyed, pool::TaskPool, runtime::Runtime, timer::Backoff};
+use busyhour::{
+    keyed::{KeyPermit, Keyed},
+    pool::TaskPool,
+    runtime::Runtime,
+    timer::Backoff,
+};
 use std::{error::Error, time::Duration};
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::runtime::Handle;
 
 pub struct Jobs {
     runtime: Runtime,
@@ -36,20 +41,20 @@ impl Jobs {
         };
         let waiting = jobs.store.waiting().await;
         for job in waiting.ok_or("the database cannot be read")? {
-            let place = jobs.line_up(&job.customer);
+            let place = jobs.place(&job.customer);
             let place = place.map_err(|_| format!("too many jobs of {} are kept", job.customer))?;
-            _ = place.send(job);
+            jobs.queue(place, job);
         }
         Ok(jobs)
     }
 
     /// Keeps a job; returns its number once it is in the database.
     pub async fn offer(&self, customer: &str, text: &str) -> Result<i64, Refused> {
-        let place = self.line_up(customer)?;
+        let place = self.place(customer)?;
         let id = self.store.add(customer, text).await;
         let id = id.ok_or(Refused::Closed)?;
         let (customer, text) = (customer.to_owned(), text.to_owned());
-        _ = place.send(Job { id, customer, text });
+        self.queue(place, Job { id, customer, text });
         Ok(id)
     }
 
@@ -58,24 +63,26 @@ impl Jobs {
         self.runtime.pool().spawn(future);
     }
 
-    /// A place behind the customer's other jobs, for one that is being kept. A job that could not
-    /// be kept leaves it without a trace.
-    fn line_up(&self, customer: &str) -> Result<oneshot::Sender<Job>, Refused> {
-        let (place, kept) = oneshot::channel::<Job>();
+    /// A place among the customer's jobs, for one that is being kept.
+    fn place(&self, customer: &str) -> Result<KeyPermit<String>, Refused> {
+        let place = self.customers.try_reserve(customer);
+        place.map_err(|error| match error.is_full() {
+            true => Refused::Busy,
+            false => Refused::Closed,
+        })
+    }
+
+    /// Has a job done behind the customer's other jobs, now that it is kept.
+    fn queue(&self, place: KeyPermit<String>, job: Job) {
         let (store, work, retry) = (self.store.clone(), self.work.clone(), self.retry);
         let timers = self.runtime.timers().clone();
-        let section = self.customers.spawn_exclusive(customer, move |_| {
+        // If the queue ends, the job is done after a restart.
+        _ = place.spawn_exclusive(move |_| {
             Box::pin(async move {
-                let Ok(job) = kept.await else { return };
                 let done = timers.retry(retry, || work(job.clone())).await;
                 store.end(job.id, done.is_ok()).await;
             })
         });
-        match section {
-            Ok(_detached) => Ok(place),
-            Err(error) if error.is_full() => Err(Refused::Busy),
-            Err(_) => Err(Refused::Closed),
-        }
     }
 }
 
