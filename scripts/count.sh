@@ -7,7 +7,8 @@
 # nothing but the use itself (less the loop around it, where the program knows `nothing`) is in it. It is the same
 # however busy the machine is. `add-run` is 64 timers, a buffer has 1 KiB, a topic 1,000 keys, a pool one worker. For a
 # topic also the accesses of a publish that miss a cache of 2 MiB at a million keys. In C, `version` is a call that does
-# nothing, and `push` and `ping-pong` have some clock readings in them, a few instructions more or less. Needs valgrind.
+# nothing, and `push` and `ping-pong` have some clock readings in them, a few instructions more or less. With
+# FEATURES=tracing,metrics the library has these features too. Needs valgrind.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -28,7 +29,7 @@ main() {
   command -v valgrind >/dev/null || { echo "count: valgrind is missing: scripts/install-deps.sh test" >&2; exit 1; }
   case "$what" in
     c*) build_c ;;
-    *) cargo build --quiet --release --package busyhour --example "${what}_cost"
+    *) cargo build --quiet --release --package busyhour --features "${FEATURES:-}" --example "${what}_cost"
       program=target/release/examples/${what}_cost ;;
   esac
   instructions

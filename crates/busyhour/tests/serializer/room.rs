@@ -164,7 +164,10 @@ fn a_future_that_finds_no_room_is_dropped_and_counted_and_its_panic_caught() {
         async move { drop(captured) }
     };
     assert_eq!(calls.try_spawn(refused()).err(), Some(PushError::Full));
-    assert_eq!(calls.spawn_exclusive(refused()).err(), Some(PushError::Full));
+    assert_eq!(
+        calls.spawn_exclusive(refused()).err(),
+        Some(PushError::Full)
+    );
     assert_eq!(dropped.load(Ordering::SeqCst), 2);
     assert_eq!((calls.stats().rejected, pool.stats().panicked), (2, 2));
     assert_eq!(pool.stats().rejected, 2);

@@ -1,12 +1,8 @@
 //! A key for each customer, whose jobs are sections of its serializer. Idle customers are removed.
 
 use crate::{Job, Refused, WAITING_MAX, Work, store::Store};
-use busyhour::{
-    keyed::{KeyPermit, Keyed},
-    pool::TaskPool,
-    runtime::Runtime,
-    timer::Backoff,
-};
+use busyhour::keyed::{KeyPermit, Keyed};
+use busyhour::{pool::TaskPool, runtime::Runtime, timer::Backoff};
 use std::{error::Error, time::Duration};
 use tokio::runtime::Handle;
 
@@ -29,9 +25,8 @@ impl Jobs {
         });
         let runtime = Runtime::builder().pool(pool).build()?;
         let customer = runtime.serializer("customer").capacity(WAITING_MAX);
-        let customers = Keyed::<String>::builder(&customer.template()?, runtime.timers())
-            .idle_after(Duration::from_secs(60))
-            .build();
+        let customers = Keyed::builder(&customer.template()?, runtime.timers());
+        let customers = customers.idle_after(Duration::from_secs(60)).build();
         let jobs = Self {
             runtime,
             customers,
@@ -72,11 +67,10 @@ impl Jobs {
         })
     }
 
-    /// Has a job done behind the customer's other jobs, now that it is kept.
+    /// Has a job done behind the customer's others, or after a restart if the queue ends before.
     fn queue(&self, place: KeyPermit<String>, job: Job) {
         let (store, work, retry) = (self.store.clone(), self.work.clone(), self.retry);
         let timers = self.runtime.timers().clone();
-        // If the queue ends, the job is done after a restart.
         _ = place.spawn_exclusive(move |_| {
             Box::pin(async move {
                 let done = timers.retry(retry, || work(job.clone())).await;

@@ -10,18 +10,15 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::mpsc::{self, OwnedPermit, error::TrySendError},
     time::{sleep, timeout},
 };
-
-/// A place for a job that is being kept.
-type Place = oneshot::Receiver<Job>;
 
 #[derive(Clone)]
 pub struct Jobs(Arc<Inner>);
 
 struct Inner {
-    customers: Mutex<HashMap<String, mpsc::Sender<Place>>>,
+    customers: Mutex<HashMap<String, mpsc::Sender<Job>>>,
     store: Store,
     work: Work,
     retry: Backoff,
@@ -37,22 +34,19 @@ impl Queue for Jobs {
         }));
         let waiting = jobs.0.store.waiting().await;
         for job in waiting.ok_or("the database cannot be read")? {
-            let (kept, is_kept) = oneshot::channel();
-            let customer = job.customer.clone();
-            _ = kept.send(job);
-            jobs.line_up(&customer, is_kept)
-                .map_err(|_| format!("too many jobs of {customer} are kept"))?;
+            let place = jobs.place(&job.customer);
+            let place = place.map_err(|_| format!("too many jobs of {} are kept", job.customer))?;
+            place.send(job);
         }
         Ok(jobs)
     }
 
     async fn offer(&self, customer: &str, text: &str) -> Result<i64, Refused> {
-        let (kept, is_kept) = oneshot::channel();
-        self.line_up(customer, is_kept)?;
+        let place = self.place(customer)?;
         let id = self.0.store.add(customer, text).await;
         let id = id.ok_or(Refused::Closed)?;
         let (customer, text) = (customer.to_owned(), text.to_owned());
-        _ = kept.send(Job { id, customer, text });
+        place.send(Job { id, customer, text });
         Ok(id)
     }
 
@@ -62,34 +56,34 @@ impl Queue for Jobs {
 }
 
 impl Jobs {
-    fn line_up(&self, customer: &str, place: Place) -> Result<(), Refused> {
+    /// A place among the customer's jobs, for one that is being kept.
+    fn place(&self, customer: &str) -> Result<OwnedPermit<Job>, Refused> {
         let mut customers = self.lock();
         if !customers.contains_key(customer) {
-            let (sender, places) = mpsc::channel(WAITING_MAX);
+            let (sender, jobs) = mpsc::channel(WAITING_MAX);
             customers.insert(customer.to_owned(), sender);
-            tokio::spawn(self.clone().run(customer.to_owned(), places));
+            tokio::spawn(self.clone().run(customer.to_owned(), jobs));
         }
-        let pushed = customers[customer].try_send(place);
-        pushed.map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Refused::Busy,
-            mpsc::error::TrySendError::Closed(_) => Refused::Closed,
+        let place = customers[customer].clone().try_reserve_owned();
+        place.map_err(|error| match error {
+            TrySendError::Full(_) => Refused::Busy,
+            TrySendError::Closed(_) => Refused::Closed,
         })
     }
 
-    async fn run(self, customer: String, mut places: mpsc::Receiver<Place>) {
+    async fn run(self, customer: String, mut jobs: mpsc::Receiver<Job>) {
         loop {
-            let Ok(place) = timeout(IDLE, places.recv()).await else {
+            let Ok(job) = timeout(IDLE, jobs.recv()).await else {
                 let mut customers = self.lock();
-                if places.is_empty() {
+                // Nor does anybody have a place.
+                if jobs.capacity() == WAITING_MAX {
                     customers.remove(&customer);
                     return;
                 }
                 continue;
             };
-            let Some(place) = place else { return };
-            if let Ok(job) = place.await {
-                self.carry_out(job).await;
-            }
+            let Some(job) = job else { return };
+            self.carry_out(job).await;
         }
     }
 
@@ -108,7 +102,7 @@ impl Jobs {
         store.end(job.id, is_done).await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Place>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Job>>> {
         let customers = self.0.customers.lock();
         customers.unwrap_or_else(PoisonError::into_inner)
     }
