@@ -19,6 +19,8 @@ use tokio::{task::JoinHandle, time::sleep};
 #[derive(Clone, Copy)]
 struct Figures {
     offers_per_s: f64,
+    /// The same until each subscriber has been told all that it is to be told.
+    told_offers_per_s: f64,
     /// From the offer until a subscriber that is not slow has it.
     p99: Duration,
     /// Told to subscribers as lost, by all of them.
@@ -79,8 +81,13 @@ async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
     is_over.store(true, Ordering::Relaxed);
     // Ends the subscribers, once they know all.
     tokio::task::spawn_blocking(|| drop(hub)).await?;
+    let mut seen = Vec::new();
+    for subscriber in subscribers {
+        seen.push(subscriber.await?);
+    }
     let mut figures = Figures {
         offers_per_s,
+        told_offers_per_s: (OFFERS * THREADS) as f64 / begin.elapsed().as_secs_f64(),
         p99: Duration::ZERO,
         lost: 0,
         wrong: 0,
@@ -89,8 +96,7 @@ async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
     for reading in (0..THREADS).flat_map(|number| readings(number, OFFERS)) {
         last[reading.sensor as usize] = reading.value;
     }
-    for (index, subscriber) in subscribers.into_iter().enumerate() {
-        let mut seen = subscriber.await?;
+    for (index, mut seen) in seen.into_iter().enumerate() {
         figures.lost += seen.lost;
         let pairs = seen.values.iter().zip(&last);
         figures.wrong += pairs.filter(|(seen, last)| seen != last).count() as u64;
@@ -148,11 +154,16 @@ fn readings(thread: u64, count: u64) -> impl Iterator<Item = Reading> {
     })
 }
 
-const PRINTED: [PrintedFigure<Figures>; 4] = [
+const PRINTED: [PrintedFigure<Figures>; 5] = [
     PrintedFigure {
         name: "million offers/s",
         decimals: 2,
         of: |figures| figures.offers_per_s / 1e6,
+    },
+    PrintedFigure {
+        name: "until all are told",
+        decimals: 2,
+        of: |figures| figures.told_offers_per_s / 1e6,
     },
     PrintedFigure {
         name: "p99 until told, ms",
