@@ -40,7 +40,7 @@ pub use account::{
 };
 pub use account_admin::{AccountAdmin, WhenMissing, open_accounts, open_postgres_accounts};
 pub use account_range::{AccountKey, AccountRange};
-pub use bindings::binding_reader::{AddressHash, BindingReader};
+pub use bindings::binding_reader::{AddressHash, BindingReader, BindingRows};
 pub use call_records::{CallRecordLimits, CallRecordQuery, CallRecordRow};
 pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};

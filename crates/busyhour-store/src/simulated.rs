@@ -5,10 +5,10 @@
 //! [`SimulatedDisk::next_due`] and calls [`SimulatedDisk::run_due`].
 
 use super::{
-    Account, AccountListener, AddressHash, BindingReader, CallRecordLimits, CallRecordQuery,
-    CallRecordRow, Change, CommitError, Completion, Contents, EndListener, Refused, SettingKind,
-    SoftState, Store, StoreError, StoreStats, StoredBinding, outside_changes::AccountWatch,
-    queue::Batch,
+    Account, AccountListener, AddressHash, BindingReader, BindingRows, CallRecordLimits,
+    CallRecordQuery, CallRecordRow, Change, CommitError, Completion, Contents, EndListener,
+    Refused, SettingKind, SoftState, Store, StoreError, StoreStats, StoredBinding,
+    outside_changes::AccountWatch, queue::Batch,
 };
 use busyhour::clock::{Clock, Instant};
 use busyhour_registrar::{BindingChange, BindingId, EndedBinding};
@@ -64,6 +64,8 @@ pub struct DiskBehaviour {
     pub queue_capacity: u64,
     /// More bindings than this are read while a server serves, where it asks for that.
     pub eager_bindings_max: usize,
+    /// Of these, which make no sense then.
+    pub unreadable: Vec<BindingId>,
 }
 
 impl Default for DiskBehaviour {
@@ -75,6 +77,7 @@ impl Default for DiskBehaviour {
             failures_per_mille: 0,
             queue_capacity: 65_536,
             eager_bindings_max: usize::MAX,
+            unreadable: Vec::new(),
         }
     }
 }
@@ -295,13 +298,10 @@ struct SimulatedBindings {
 }
 
 impl SimulatedBindings {
-    fn select<R>(
-        &self,
-        select: impl FnOnce(&BTreeMap<BindingId, StoredBinding>) -> R,
-    ) -> Result<R, StoreError> {
+    fn select<R>(&self, select: impl FnOnce(&Disk) -> R) -> Result<R, StoreError> {
         let disk = self.disk.lock();
         match disk.life == self.life {
-            true => Ok(select(&disk.durable.bindings)),
+            true => Ok(select(&disk)),
             false => Err(StoreError::Simulated(DEAD)),
         }
     }
@@ -309,22 +309,28 @@ impl SimulatedBindings {
 
 impl BindingReader for SimulatedBindings {
     fn keys(&self, hash: &AddressHash<'_>) -> Result<Vec<(u64, BindingId)>, StoreError> {
-        self.select(|rows| rows.values().map(|row| (hash(&row.aor), row.id)).collect())
+        self.select(|disk| {
+            let rows = disk.durable.bindings.values();
+            rows.map(|row| (hash(&row.aor), row.id)).collect()
+        })
     }
 
-    fn read(&self, ids: &[BindingId]) -> Result<Vec<StoredBinding>, StoreError> {
-        self.select(|rows| ids.iter().filter_map(|id| rows.get(id).cloned()).collect())
+    fn read(&self, ids: &[BindingId]) -> Result<BindingRows, StoreError> {
+        self.select(|disk| {
+            let rows = &disk.durable.bindings;
+            disk.read(ids.iter().filter_map(|id| rows.get(id)))
+        })
     }
 
     fn read_behind(
         &self,
         after: Option<BindingId>,
         count_max: usize,
-    ) -> Result<Vec<StoredBinding>, StoreError> {
+    ) -> Result<BindingRows, StoreError> {
         let above = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.select(|rows| {
-            let behind = rows.range((above, Bound::Unbounded));
-            behind.take(count_max).map(|(_, row)| row.clone()).collect()
+        self.select(|disk| {
+            let rows = disk.durable.bindings.range((above, Bound::Unbounded));
+            disk.read(rows.take(count_max).map(|(_, row)| row))
         })
     }
 
@@ -333,6 +339,16 @@ impl BindingReader for SimulatedBindings {
 }
 
 impl Disk {
+    fn read<'r>(&self, rows: impl Iterator<Item = &'r StoredBinding>) -> BindingRows {
+        let mut all = BindingRows::default();
+        for row in rows {
+            let makes_sense = !self.behaviour.unreadable.contains(&row.id);
+            let unreadable = StoreError::Simulated("a row makes no sense");
+            all.push(row.id, makes_sense.then(|| row.clone()).ok_or(unreadable));
+        }
+        all
+    }
+
     fn contents(&self) -> Contents {
         Contents {
             run: self.life,

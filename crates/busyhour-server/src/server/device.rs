@@ -48,7 +48,7 @@ mod rare;
 use self::{
     device_context::DeviceContext,
     device_request::{DeviceRequest, Iax2InboundRequest},
-    draft::{Answer, DOMAIN_FULL, Draft, RegistrationDraft, is_visible},
+    draft::{Answer, Draft, RegistrationDraft, is_visible},
     rare::{MoreRare, Rare},
 };
 use super::{
@@ -260,14 +260,8 @@ impl Device {
         inbound.span.step("registrar");
         let message = inbound.message();
         let (flow, transaction) = (inbound.flow, inbound.transaction);
-        match self.draft(context, &state.bindings, &message, &inbound) {
-            Ok(Some((draft, _))) if !self.charge_contacts(context, state, &draft.bindings) => {
-                let refusal = Refusal::Forbidden(DOMAIN_FULL);
-                drop(draft);
-                context.refuse_registration(&message, flow, transaction, &refusal);
-                drop(message);
-                inbound.span.answered(refusal.status().code());
-            }
+        let draft = self.draft(context, &state.bindings, &message, &inbound);
+        match draft.and_then(|draft| self.charged(context, state, draft)) {
             Ok(Some((draft, changes))) => {
                 drop(message);
                 let (device_request, draft) =
@@ -299,15 +293,19 @@ impl Device {
                 .bindings
                 .update_iax2(registration, policy, context.clock.moment(), &mut next_id);
         let update = match update {
-            Ok(update) if self.charge_contacts(context, state, &update.bindings) => Ok(update),
-            Ok(_) => Err(DOMAIN_FULL),
-            Err(_) => Err("Too Many Contacts"),
+            Ok(update) => self
+                .charge_contacts(context, state, &update.bindings)
+                .map(|()| update),
+            Err(_) => Err(Refusal::TooManyContacts),
         };
         let update = match update {
             Ok(update) => update,
-            Err(reason) => {
+            Err(Refusal::Overloaded(_)) => {
+                return context.give_up_request(&DeviceRequest::Iax2(inbound));
+            }
+            Err(refusal) => {
                 inbound.span.answered(403);
-                (context.log).iax2_forbidden(&self.aor, registration.flow, reason);
+                (context.log).iax2_forbidden(&self.aor, registration.flow, refusal.reason());
                 return context
                     .iax2
                     .conclude(&inbound.call, &RequestOutcome::Forbidden);

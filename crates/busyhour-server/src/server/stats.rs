@@ -335,6 +335,8 @@ pub struct RegistrarStats {
     /// Addresses of record whose bindings are not read back yet. Until they are, `binding_count` lacks them, and
     /// `device_count` has them.
     pub unread_count: u64,
+    /// Stored bindings that make no sense, which are not read back while the server serves; their rows stay.
+    pub unreadable: u64,
     /// Flows over which devices are reached: connections, and addresses that are asked.
     pub flow_count: u64,
     /// Times when contacts of a device could no longer be reached.
@@ -585,6 +587,7 @@ impl Core {
                 .table
                 .unread()
                 .map_or(0, |unread| unread.left()),
+            unreadable: counters.unreadable.get(),
             flow_count: self.devices.flows.len(),
             unreachable: flows.unreachable.get(),
             verified: flows.verified.get(),

@@ -30,7 +30,7 @@ fn a_subscription_is_answered_when_it_is_durable_and_not_before() {
 #[test]
 fn a_change_that_the_disk_refuses_is_503_and_keeps_the_earlier_state() {
     let mut server = Fixture::open();
-    server.disk.set_behaviour(FAILING);
+    server.disk.set_behaviour(failing());
     server.ask(&subscribe(1, "", PRESENCE));
     let sent = server.sent();
     assert!(sent[0].starts_with("SIP/2.0 503 "), "{sent:?}");
@@ -38,7 +38,7 @@ fn a_change_that_the_disk_refuses_is_503_and_keeps_the_earlier_state() {
 
     server.disk.set_behaviour(DiskBehaviour::default());
     let tag = watch(&mut server);
-    server.disk.set_behaviour(FAILING);
+    server.disk.set_behaviour(failing());
     server.ask(&subscribe(3, &tag, PRESENCE));
     assert!(server.sent()[0].starts_with("SIP/2.0 503 "));
     assert_eq!(server.stats().watch.watcher_count, 1);
@@ -202,18 +202,12 @@ fn cseq(request: &str) -> u32 {
 }
 
 const PRESENCE: &str = "Event: presence\r\nExpires: 600";
-const FAILING: DiskBehaviour = DiskBehaviour {
-    failures_per_mille: 1000,
-    ..ORDINARY
-};
-const ORDINARY: DiskBehaviour = DiskBehaviour {
-    transaction_min: Duration::from_micros(200),
-    transaction_max: Duration::from_millis(20),
-    removal_delay_max: Duration::from_secs(1),
-    failures_per_mille: 0,
-    queue_capacity: 65_536,
-    eager_bindings_max: usize::MAX,
-};
+fn failing() -> DiskBehaviour {
+    DiskBehaviour {
+        failures_per_mille: 1000,
+        ..DiskBehaviour::default()
+    }
+}
 
 #[test]
 fn a_publication_is_durable_before_its_answer_and_survives_a_crash() {
@@ -283,7 +277,7 @@ fn a_publication_ends_with_its_registration_also_after_a_crash() {
 #[test]
 fn a_publication_that_the_disk_refuses_is_503_and_has_no_effect() {
     let mut server = Fixture::open();
-    server.disk.set_behaviour(FAILING);
+    server.disk.set_behaviour(failing());
     server.ask(&publish(1, "Expires: 600", NOTE));
     let answer = server.sent().remove(0);
     assert!(answer.starts_with("SIP/2.0 503 "), "{answer}");

@@ -93,6 +93,13 @@ fn a_domain_has_what_its_quotas_allow_and_shows_it() {
         shown.contains("\"a.example\"") && shown.contains("\"b.example\""),
         "{shown}"
     );
+    let mut show = busyhour();
+    place.keep_sockets_here(&mut show);
+    let shown = show.args(["show", "tenants"]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let header: Vec<_> = shown.lines().next().unwrap().split_whitespace().collect();
+    assert!(header.contains(&"REFUSED_WATCHERS"), "{shown}");
+    assert!(!header.contains(&"REFUSED_MEMORY"), "{shown}");
     let metrics = server.get("/metrics");
     let line = "busyhour_tenants_contacts{name=\"a.example\"} 3";
     assert!(metrics.contains(line), "{metrics}");

@@ -19,8 +19,8 @@ pub trait BindingReader: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When the store cannot be read, or holds something it cannot have written.
-    fn read(&self, ids: &[BindingId]) -> Result<Vec<StoredBinding>, StoreError>;
+    /// When the store cannot be read.
+    fn read(&self, ids: &[BindingId]) -> Result<BindingRows, StoreError>;
 
     /// The next rows behind this one, in the order of their ids; no rows at the end.
     ///
@@ -31,10 +31,51 @@ pub trait BindingReader: Send + Sync {
         &self,
         after: Option<BindingId>,
         count_max: usize,
-    ) -> Result<Vec<StoredBinding>, StoreError>;
+    ) -> Result<BindingRows, StoreError>;
 
     /// What was not read cannot be read: who waits for the [end](crate::Store::watch_end) of the store is told why.
     fn give_up(&self, error: &StoreError);
+}
+
+/// Rows of bindings that were read.
+#[derive(Debug, Default)]
+pub struct BindingRows {
+    /// Those that make sense.
+    pub bindings: Vec<StoredBinding>,
+    /// Those that the store cannot have written, by their ids, and what is wrong with them.
+    pub unreadable: Vec<(BindingId, StoreError)>,
+    /// The last one of either kind.
+    pub last_id: Option<BindingId>,
+}
+
+impl BindingRows {
+    /// Adds a row.
+    pub fn push(&mut self, id: BindingId, row: Result<StoredBinding, StoreError>) {
+        self.last_id = Some(id);
+        match row {
+            Ok(binding) => self.bindings.push(binding),
+            Err(error) => self.unreadable.push((id, error)),
+        }
+    }
+
+    /// Adds rows that follow.
+    pub fn append(&mut self, rows: Self) {
+        self.last_id = rows.last_id.or(self.last_id);
+        self.bindings.extend(rows.bindings);
+        self.unreadable.extend(rows.unreadable);
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the first one that makes no sense.
+    pub fn all(self) -> Result<Vec<StoredBinding>, StoreError> {
+        match self.unreadable.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(self.bindings),
+        }
+    }
 }
 
 /// By which rows of one address of record are found.

@@ -1,7 +1,7 @@
 //! Bindings that are read while the server serves.
 
 use super::{connect_to_read, load, queue::Queue, sqlite_error};
-use crate::{AddressHash, BindingReader, CommitError, StoreError, StoredBinding};
+use crate::{AddressHash, BindingReader, BindingRows, CommitError, StoreError};
 use busyhour_registrar::BindingId;
 use rusqlite::{Connection, OpenFlags, params};
 use std::{
@@ -59,7 +59,7 @@ impl BindingReader for LazyBindings {
         })
     }
 
-    fn read(&self, ids: &[BindingId]) -> Result<Vec<StoredBinding>, StoreError> {
+    fn read(&self, ids: &[BindingId]) -> Result<BindingRows, StoreError> {
         self.with(|connection, path| load::bindings_of(connection, path, ids))
     }
 
@@ -67,7 +67,7 @@ impl BindingReader for LazyBindings {
         &self,
         after: Option<BindingId>,
         count_max: usize,
-    ) -> Result<Vec<StoredBinding>, StoreError> {
+    ) -> Result<BindingRows, StoreError> {
         let after = after.map_or(i64::MIN, |id| id.0.cast_signed());
         let limit = i64::try_from(count_max).unwrap_or(i64::MAX);
         self.with(|connection, path| load::bindings_behind(connection, path, (after, limit)))

@@ -2,7 +2,7 @@
 
 use super::{StoreError, call_records, schema, sqlite_error};
 use crate::{
-    Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
+    Account, AccountKey, AccountNews, BindingRows, Contents, SettingKind, SoftState, SoftStateKind,
     StoredBinding,
     account::{hints_of_row, secret_of_row},
     outside_changes::{ACCOUNT_NAMES_KEPT, BATCH_LEN, are_names_kept},
@@ -72,7 +72,7 @@ fn bindings(snapshot: &Transaction<'_>, path: &Path) -> Result<Vec<StoredBinding
     let wrap = |source| sqlite_error(path, source);
     let query = format!("{BINDINGS} ORDER BY id");
     let mut statement = snapshot.prepare(&query).map_err(wrap)?;
-    read_bindings(statement.query([]).map_err(wrap)?, path)
+    read_bindings(statement.query([]).map_err(wrap)?, path)?.all()
 }
 
 /// Those with these ids.
@@ -80,16 +80,16 @@ pub(super) fn bindings_of(
     connection: &Connection,
     path: &Path,
     ids: &[BindingId],
-) -> Result<Vec<StoredBinding>, StoreError> {
+) -> Result<BindingRows, StoreError> {
     let wrap = |source| sqlite_error(path, source);
     let query = format!("{BINDINGS} WHERE id = ?1");
     let mut statement = connection.prepare_cached(&query).map_err(wrap)?;
-    let mut bindings = Vec::with_capacity(ids.len());
+    let mut all = BindingRows::default();
     for id in ids {
         let rows = statement.query([id.0.cast_signed()]).map_err(wrap)?;
-        bindings.extend(read_bindings(rows, path)?);
+        all.append(read_bindings(rows, path)?);
     }
-    Ok(bindings)
+    Ok(all)
 }
 
 /// At most so many behind an id, in their order.
@@ -97,21 +97,22 @@ pub(super) fn bindings_behind(
     connection: &Connection,
     path: &Path,
     (after, limit): (i64, i64),
-) -> Result<Vec<StoredBinding>, StoreError> {
+) -> Result<BindingRows, StoreError> {
     let wrap = |source| sqlite_error(path, source);
     let query = format!("{BINDINGS} WHERE id > ?1 ORDER BY id LIMIT ?2");
     let mut statement = connection.prepare_cached(&query).map_err(wrap)?;
     read_bindings(statement.query([after, limit]).map_err(wrap)?, path)
 }
 
-fn read_bindings(mut rows: Rows<'_>, path: &Path) -> Result<Vec<StoredBinding>, StoreError> {
+fn read_bindings(mut rows: Rows<'_>, path: &Path) -> Result<BindingRows, StoreError> {
     let wrap = |source| sqlite_error(path, source);
-    let mut bindings = Vec::new();
+    let mut all = BindingRows::default();
     while let Some(row) = rows.next().map_err(wrap)? {
         let id: i64 = row.get(0).map_err(wrap)?;
-        bindings.push(binding(row, id).map_err(|reason| row_error(path, id, reason))?);
+        let binding = binding(row, id).map_err(|reason| row_error(path, id, reason));
+        all.push(BindingId(id.cast_unsigned()), binding);
     }
-    Ok(bindings)
+    Ok(all)
 }
 
 /// A row of contacts makes no sense.

@@ -5,7 +5,8 @@ use crate::support::random::Random;
 use busyhour::clock::{Clock, UnixTime};
 use busyhour_registrar::BindingId;
 use busyhour_store::{
-    BindingReader, DiskBehaviour, SimulatedDisk, SqliteOptions, SqliteStore, Store, StoredBinding,
+    BindingReader, BindingRows, DiskBehaviour, SimulatedDisk, SqliteOptions, SqliteStore, Store,
+    StoredBinding,
 };
 use std::sync::Arc;
 
@@ -35,9 +36,9 @@ fn are_read_later(store: &dyn Store) {
             .map(|_| all.bindings[random.below(ROWS as usize)].clone())
             .collect();
         let ids: Vec<_> = wanted.iter().map(|row| row.id).collect();
-        assert_eq!(reader.read(&ids).unwrap(), wanted);
+        assert_eq!(reader.read(&ids).unwrap().bindings, wanted);
     }
-    assert_eq!(reader.read(&[BindingId(2)]).unwrap(), []);
+    assert_eq!(reader.read(&[BindingId(2)]).unwrap().bindings, []);
 }
 
 fn in_order(reader: &dyn BindingReader) -> Vec<StoredBinding> {
@@ -45,10 +46,11 @@ fn in_order(reader: &dyn BindingReader) -> Vec<StoredBinding> {
     loop {
         let last = all.last().map(|row| row.id);
         let rows = reader.read_behind(last, 64).unwrap();
-        if rows.is_empty() {
+        let Some(last_id) = rows.last_id else {
             return all;
-        }
-        assert!(rows.len() <= 64);
+        };
+        let rows = rows.all().unwrap();
+        assert!(rows.len() <= 64 && rows.last().map(|row| row.id) == Some(last_id));
         all.extend(rows);
     }
 }
@@ -70,9 +72,9 @@ fn a_database_reads_many_bindings_later_and_few_at_once() {
     assert_eq!(contents.bindings.len() as u64, ROWS);
 }
 
-/// Who waits for the end of the store is told what cannot be read.
+/// Who waits for the end of the store is told why, if there is one.
 #[test]
-fn what_cannot_be_read_later_is_the_end_of_the_store() {
+fn rows_that_make_no_sense_are_told_apart_from_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("busyhour.db");
     let options = SqliteOptions {
@@ -80,11 +82,11 @@ fn what_cannot_be_read_later_is_the_end_of_the_store() {
         ..SqliteOptions::new(&path)
     };
     let store = SqliteStore::open(options.clone()).unwrap();
-    commit(&store, vec![put(7, 1)]).unwrap();
+    commit(&store, vec![put(6, 1), put(7, 1), put(8, 1)]).unwrap();
     drop(store);
     let other = rusqlite::Connection::open(&path).unwrap();
     other
-        .execute("UPDATE contact SET remote = 'nowhere'", [])
+        .execute("UPDATE contact SET remote = 'nowhere' WHERE id = 7", [])
         .unwrap();
     drop(other);
     let store = SqliteStore::open(options).unwrap();
@@ -92,8 +94,20 @@ fn what_cannot_be_read_later_is_the_end_of_the_store() {
     store.watch_end(Box::new(move |error| told.send(error.to_string()).unwrap()));
     let (_, reader) = store.load_lazily().unwrap();
     let reader = reader.unwrap();
-    let error = reader.read(&[BindingId(7)]).unwrap_err();
-    reader.give_up(&error);
+    let behind = |after: u64, count| reader.read_behind(Some(BindingId(after)), count).unwrap();
+    let ids = |rows: &BindingRows| rows.bindings.iter().map(|row| row.id.0).collect::<Vec<_>>();
+    let all = behind(0, 9);
+    assert_eq!((ids(&all), all.last_id), (vec![6, 8], Some(BindingId(8))));
+    assert_eq!(
+        ids(&reader.read(&[8, 7, 6].map(BindingId)).unwrap()),
+        [8, 6]
+    );
+    // Who goes on behind it does not read it again.
+    let alone = behind(6, 1);
+    assert_eq!((ids(&alone), alone.last_id), (vec![], Some(BindingId(7))));
+    let (id, error) = &alone.unreadable[0];
+    assert_eq!(*id, BindingId(7));
+    reader.give_up(error);
     let reason = end.recv().unwrap();
     assert!(
         reason.contains("contact row 7") && reason.contains("nowhere"),

@@ -35,6 +35,8 @@ pub(super) struct Column {
     pub(super) about: &'static str,
     /// Whether the smallest number comes first when rows are sorted by it.
     pub(super) is_smallest_first: bool,
+    /// Whether it is left out, unless it is asked for, while all its numbers are zero.
+    pub(super) hides_zero: bool,
 }
 
 impl Subject {
@@ -78,6 +80,14 @@ const fn column(key: &'static str, about: &'static str) -> Column {
         key,
         about,
         is_smallest_first: false,
+        hides_zero: false,
+    }
+}
+
+const fn unless_zero(key: &'static str, about: &'static str) -> Column {
+    Column {
+        hides_zero: true,
+        ..column(key, about)
     }
 }
 
@@ -367,6 +377,13 @@ pub(super) const TENANTS: Subject = Subject {
         column("memory_bytes", "packet memory that its requests hold"),
         column("memory_kib", "how much that may be for each purpose"),
         column("refused", "requests refused because of its share or quotas"),
+        unless_zero("refused_accounts", "of these, beyond max_accounts"),
+        unless_zero("refused_contacts", "beyond max_contacts"),
+        unless_zero("refused_registrations", "beyond registrations_per_second"),
+        unless_zero("refused_watchers", "beyond max_watchers or its share"),
+        unless_zero("refused_calls", "beyond max_calls"),
+        unless_zero("refused_memory", "beyond memory_kib or its share"),
+        unless_zero("refused_other_share", "beyond its share of anything else"),
     ],
     sort: "name",
     nested: None,

@@ -129,7 +129,7 @@ impl TableOptions {
             columns = named.filter_map(|name| subject.column(name)).collect();
         } else {
             // A column without a value would only take room.
-            columns.retain(|column| rows.iter().any(|row| !is_empty(row.get(column.key))));
+            columns.retain(|column| rows.iter().any(|row| column.tells(row.get(column.key))));
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -207,6 +207,14 @@ impl Subject {
         let own = row.iter().filter(|(key, _)| *key != list);
         lines[0].extend(own.map(|(key, value)| (key.clone(), value.clone())));
         lines
+    }
+}
+
+impl Column {
+    /// Whether the value is one for which the column is shown.
+    fn tells(&self, value: Option<&Value>) -> bool {
+        let is_zero = value.and_then(Value::as_f64) == Some(0.0);
+        !is_empty(value) && !(self.hides_zero && is_zero)
     }
 }
 
@@ -328,7 +336,7 @@ const ASKED_MAX: usize = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::show::subjects::{PEERS, QUEUES, TIMERS};
+    use crate::cli::show::subjects::{PEERS, QUEUES, TENANTS, TIMERS};
     use clap::Parser;
     use serde_json::json;
 
@@ -406,6 +414,25 @@ mod tests {
         );
         assert_eq!(drawn(&["--filter", "state=down"]).len(), 3);
         assert_eq!(drawn(&["--filter", "address=192.0.2.12"]).len(), 2);
+    }
+
+    #[test]
+    fn why_a_domain_was_refused_something_is_shown_where_it_was() {
+        let rows = json!([
+            { "name": "a.example", "refused": 3, "refused_contacts": 2, "refused_calls": 1, "refused_memory": 0 },
+            { "name": "b.example", "refused": 0, "refused_contacts": 0, "refused_calls": 0, "refused_memory": 0 },
+        ]);
+        let rows: Vec<Row> = serde_json::from_value(rows).unwrap();
+        let header = |words: &[&str], rows: &[Row]| {
+            let text = options(words).draw(&TENANTS, rows, 0);
+            let first = text.lines().next().unwrap().split_whitespace();
+            first.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let shown = ["NAME", "REFUSED", "REFUSED_CONTACTS", "REFUSED_CALLS"];
+        assert_eq!(header(&[], &rows), shown);
+        assert_eq!(header(&[], &rows[1..]), ["NAME", "REFUSED"]);
+        let asked = ["--columns", "name,refused_memory"];
+        assert_eq!(header(&asked, &rows), ["NAME", "REFUSED_MEMORY"]);
     }
 
     #[test]

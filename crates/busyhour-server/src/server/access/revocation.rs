@@ -101,6 +101,21 @@ impl Core {
         self.push_walk(move |core| core.revoke_devices(first_shard + PORTION_SHARDS));
     }
 
+    /// Counts for each domain the contacts that it has, since one of them has been set up.
+    pub(in crate::server) fn count_contacts(self: &Arc<Self>) {
+        self.push_walk(|core| core.count_contacts_from(0));
+    }
+
+    fn count_contacts_from(self: &Arc<Self>, first_shard: usize) {
+        let Some(devices) = self.devices.table.of_shards(first_shard, PORTION_SHARDS) else {
+            return;
+        };
+        for device in &devices {
+            device.count_contacts(&self.devices);
+        }
+        self.push_walk(move |core| core.count_contacts_from(first_shard + PORTION_SHARDS));
+    }
+
     /// Pushed beyond the bound of the serializer, since there is at most one such task.
     fn push_walk(self: &Arc<Self>, walk: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let core = Arc::downgrade(self);

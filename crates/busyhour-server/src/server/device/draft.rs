@@ -7,7 +7,7 @@ use super::{
 use crate::server::sip::transactions::TransactionKey;
 use busyhour::buffer::Buffer;
 use busyhour_iax2::{CallId, RequestOutcome};
-use busyhour_registrar::{BindingChange, Bindings, Tally, Update};
+use busyhour_registrar::{BindingChange, Bindings, Refusal, Tally, Update};
 use busyhour_sip::Flow;
 
 /// What holds once the change is durable.
@@ -47,25 +47,44 @@ pub(super) enum Answer {
 }
 
 impl Device {
-    /// Charges its domain for contacts that it is going to have; `false` if that has as many
-    /// as it may.
+    /// The same draft, if its domain may have the contacts that it is going to have.
+    pub(super) fn charged(
+        &self,
+        context: &DeviceContext,
+        state: &mut DeviceInner,
+        draft: Option<(RegistrationDraft, Vec<BindingChange>)>,
+    ) -> Result<Option<(RegistrationDraft, Vec<BindingChange>)>, Refusal> {
+        if let Some((draft, _)) = &draft {
+            self.charge_contacts(context, state, &draft.bindings)?;
+        }
+        Ok(draft)
+    }
+
+    /// Charges its domain for contacts that it is going to have.
+    ///
+    /// # Errors
+    ///
+    /// If that has as many as it may, or it is not known yet how many it has, since registrations are still being read.
     pub(super) fn charge_contacts(
         &self,
         context: &DeviceContext,
         state: &mut DeviceInner,
         bindings: &Bindings,
-    ) -> bool {
+    ) -> Result<(), Refusal> {
         let Some(tenant) = context.accounts.tenants.of_aor(&self.aor) else {
-            return true;
+            return Ok(());
         };
         let count = bindings.active(context.clock.now()).count();
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let more = count.saturating_sub(state.contacts_charged);
+        if more > 0 && tenant.config.max_contacts.is_some() && context.table.unread().is_some() {
+            return Err(context.responder.overloaded());
+        }
         if more > 0 && !tenant.take_contacts(more.into()) {
-            return false;
+            return Err(Refusal::Forbidden(DOMAIN_FULL));
         }
         state.contacts_charged += more;
-        true
+        Ok(())
     }
 
     /// A registration was accepted, which its domain shows.
@@ -76,6 +95,11 @@ impl Device {
         {
             tenant.registered();
         }
+    }
+
+    /// As [`settle_contacts`](Self::settle_contacts), when its domain gets settings of its own.
+    pub(in crate::server) fn count_contacts(&self, context: &DeviceContext) {
+        self.settle_contacts(context, &mut self.lock());
     }
 
     /// Its domain is charged for the contacts that it has.
@@ -106,4 +130,4 @@ pub(super) fn is_visible(update: &Update) -> bool {
 }
 
 /// Why a registration is refused whose contacts would be too many for its domain.
-pub(super) const DOMAIN_FULL: &str = "Domain Has Its Contacts";
+const DOMAIN_FULL: &str = "Domain Has Its Contacts";

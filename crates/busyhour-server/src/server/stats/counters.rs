@@ -58,6 +58,7 @@ pub(in crate::server) struct RegistrarCounters {
     pub(in crate::server) expired: Counter,
     pub(in crate::server) revoked: Counter,
     pub(in crate::server) restored: Counter,
+    pub(in crate::server) unreadable: Counter,
     pub(in crate::server) forbidden: Counter,
     pub(in crate::server) interval_too_brief: Counter,
     pub(in crate::server) too_long: Counter,

@@ -122,6 +122,7 @@ impl Core {
         }
         // Who is gone, and who may watch whom, is looked at anew.
         self.revoke();
+        self.count_contacts();
         changed
     }
 

@@ -8,8 +8,9 @@ use busyhour::{
     task::{Executor, Task},
 };
 use busyhour_registrar::BindingId;
-use busyhour_store::{BindingReader, StoreError, StoredBinding};
+use busyhour_store::{BindingReader, BindingRows, StoreError, StoredBinding};
 use std::{
+    collections::BTreeSet,
     ops::Range,
     sync::{
         Arc, Mutex, Weak,
@@ -25,6 +26,8 @@ pub(in crate::server) struct UnreadBindings {
     turns: Box<[Mutex<()>]>,
     /// Hashes whose rows are not read yet.
     left: AtomicU64,
+    /// Rows that make no sense, each of which is counted once.
+    unreadable: Mutex<BTreeSet<BindingId>>,
     has_failed: AtomicBool,
     reader: Arc<dyn BindingReader>,
     context: Weak<DeviceContext>,
@@ -46,6 +49,7 @@ impl UnreadBindings {
         Ok(Self {
             turns: (0..TURNS).map(|_| Mutex::default()).collect(),
             left: AtomicU64::new(keys.address_count as u64),
+            unreadable: Mutex::default(),
             has_failed: AtomicBool::new(false),
             keys,
             reader,
@@ -57,7 +61,7 @@ impl UnreadBindings {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Reads what there is of a hash, if nobody has; `false` if it cannot be read, whereupon the server ends.
+    /// Reads what there is of a hash, if nobody has; `false` if the store cannot be read, whereupon the server ends.
     pub(in crate::server) fn read_first(&self, hash: u64) -> bool {
         let Some(context) = self.context.upgrade() else {
             return false;
@@ -93,7 +97,8 @@ impl UnreadBindings {
         let first = keys.start;
         match self.reader.read(&self.keys.ids(keys)) {
             Ok(rows) => {
-                self.restore(context, rows, first);
+                self.report(context, &rows);
+                self.restore(context, rows.bindings, first);
                 true
             }
             Err(error) => {
@@ -113,6 +118,23 @@ impl UnreadBindings {
         self.keys.note_read(first);
         self.left.fetch_sub(1, Ordering::Relaxed);
         context.table.one_is_read();
+    }
+
+    /// Who has a contact that makes no sense is served with the others that it has.
+    fn report(&self, context: &DeviceContext, rows: &BindingRows) {
+        if rows.unreadable.is_empty() {
+            return;
+        }
+        let mut known = lock(&self.unreadable);
+        for (id, error) in &rows.unreadable {
+            if !known.insert(*id) {
+                continue;
+            }
+            context.log.counters.unreadable.increment();
+            if known.len() <= REPORTED_MAX {
+                tracing::error!(%error, "a registration cannot be read");
+            }
+        }
     }
 
     fn fail(&self, error: &StoreError) {
@@ -161,8 +183,9 @@ impl UnreadBindings {
             return Ok(None);
         }
         let rows = self.reader.read_behind(after, PORTION_LEN)?;
-        let last = rows.last().map(|row| row.id);
-        for row in rows {
+        self.report(context, &rows);
+        let last = rows.last_id;
+        for row in rows.bindings {
             let hash = context.table.hash(&row.aor);
             // A row that came after the start has no key.
             let Some(keys) = self.keys.of(hash, context.table.shard_of_hash(hash)) else {
@@ -184,5 +207,7 @@ impl UnreadBindings {
 
 /// So that two that are read at one time seldom wait for each other.
 const TURNS: usize = 256;
+/// So many rows that make no sense are named in the log; the others are counted.
+const REPORTED_MAX: usize = 100;
 /// Rows of a task: about a millisecond.
 const PORTION_LEN: usize = 256;
