@@ -259,6 +259,11 @@ def run(folder):
             end(process)
 
 
-with tempfile.TemporaryDirectory() as folder:
-    reached = run(folder)
-sys.exit(0 if reached else 1)
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        reached = run(folder)
+    sys.exit(0 if reached else 1)
+
+
+if __name__ == "__main__":
+    main()

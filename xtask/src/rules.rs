@@ -513,6 +513,10 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "a slot holds a counted reference in an atomic pointer",
     ),
     (
+        "crates/busyhour-server/src/main.rs",
+        "how the C library's heap works is set by its function",
+    ),
+    (
         "crates/busyhour-capi/src/edge/callback.rs",
         "functions of C are called, with data that any thread may free",
     ),

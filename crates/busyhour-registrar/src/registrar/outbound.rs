@@ -20,7 +20,7 @@ pub struct FlowKey<'a> {
 pub struct Extensions {
     /// Outbound applies to the registration, and the answer has `Require: outbound`.
     pub outbound: bool,
-    /// There is no proxy in between, so we ask the device for keep-alives.
+    /// It does, and there is no proxy in between, so we ask the device for keep-alives.
     pub is_direct: bool,
     /// The device knows GRUUs, and is told its own.
     pub gruu: bool,
@@ -53,7 +53,7 @@ impl Extensions {
         let supports = |option| message.has_token(HeaderName::Supported, option);
         let has_key = |wish: &RequestedContact<'_>| wish.key.is_some();
         let outbound = contacts.iter().any(has_key) && supports(OUTBOUND);
-        let is_direct = message.elements(HeaderName::Via).nth(1).is_none();
+        let is_direct = outbound && message.elements(HeaderName::Via).nth(1).is_none();
         if outbound && !keys_stand_alone(contacts) {
             return Err(Refusal::BadRequest(KEY_NOT_ALONE.into()));
         }

@@ -6,9 +6,7 @@ use super::{
     sips,
 };
 use busyhour_sip::Flow;
-use busyhour_sip::{
-    Contact as ContactHeader, ContactIter, Contacts, HeaderName, Message, ParseError,
-};
+use busyhour_sip::{ContactIter, ContactText, Contacts, HeaderName, Message, ParseError};
 use std::{borrow::Cow, fmt::Write};
 
 /// The wishes of one REGISTER.
@@ -91,6 +89,9 @@ impl<'a> Registration<'a> {
 impl<'a> ContactRequest<'a> {
     fn read(message: &Message<'a>) -> Result<Self, Refusal> {
         let expires_s = message.expires()?;
+        if let Some(only) = message.only_contact() {
+            return Ok(Self::Update(vec![RequestedContact::read(&only, expires_s)]));
+        }
         match message.contacts()? {
             Contacts::Star if expires_s == Some(0) => Ok(Self::RemoveAll),
             Contacts::Star => Err(Refusal::BadRequest(STAR_NEEDS_ZERO.into())),
@@ -119,7 +120,7 @@ impl<'a> ContactRequest<'a> {
 
     fn list(contacts: ContactIter<'_, 'a>, expires_s: Option<u32>) -> Result<Self, Refusal> {
         let wishes: Result<Vec<_>, Refusal> = contacts
-            .map(|contact| Ok(RequestedContact::read(&contact?, expires_s)))
+            .map(|contact| Ok(RequestedContact::read(&contact?.text(), expires_s)))
             .collect();
         let wishes = wishes?;
         Ok(match wishes.is_empty() {
@@ -135,11 +136,11 @@ impl<'a> RequestedContact<'a> {
         self.expires_s != Some(0)
     }
 
-    fn read(contact: &ContactHeader<'a>, expires_s: Option<u32>) -> Self {
+    fn read(contact: &ContactText<'a>, expires_s: Option<u32>) -> Self {
         Self {
-            uri: contact.address.uri_text,
+            uri: contact.uri,
             parameters: parameters(contact),
-            key: FlowKey::of(&contact.address.params),
+            key: FlowKey::of(&contact.params),
             q_milli: contact.q.map(|q| q.thousandths()),
             expires_s: contact.expires().or(expires_s),
         }
@@ -158,6 +159,9 @@ pub fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
 
 /// As [`check_require`], where the method has options of its own.
 pub(crate) fn check_require_beside(message: &Message<'_>, own: &[&str]) -> Result<(), Refusal> {
+    if message.header(HeaderName::Require).is_none() {
+        return Ok(());
+    }
     for option in message.elements(HeaderName::Require) {
         if !is_token(option) {
             return Err(ParseError::Malformed(HeaderName::Require).into());
@@ -177,6 +181,9 @@ pub(crate) fn check_require_beside(message: &Message<'_>, own: &[&str]) -> Resul
 }
 
 fn path<'a>(message: &Message<'a>) -> Result<Cow<'a, str>, Refusal> {
+    if message.header(HeaderName::Path).is_none() {
+        return Ok(Cow::Borrowed(""));
+    }
     for route in message.routes(HeaderName::Path) {
         route?;
     }
@@ -192,9 +199,9 @@ fn path<'a>(message: &Message<'a>) -> Result<Cow<'a, str>, Refusal> {
 }
 
 /// The parameters to repeat in answers, quoted where the value needs it.
-fn parameters(contact: &ContactHeader<'_>) -> String {
+fn parameters(contact: &ContactText<'_>) -> String {
     let mut text = String::new();
-    for (name, value) in contact.address.params.iter() {
+    for (name, value) in contact.params.iter() {
         if !OF_THE_LEASE
             .iter()
             .any(|own| own.eq_ignore_ascii_case(name))

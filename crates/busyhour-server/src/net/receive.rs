@@ -16,8 +16,8 @@ use nix::{
     libc,
     sys::{
         socket::{
-            ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt,
-            sockopt,
+            ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage, recvmmsg,
+            recvmsg, setsockopt, sockopt,
         },
         time::TimeSpec,
     },
@@ -53,8 +53,12 @@ struct ReceiveBatch {
     /// For each slot, room for the rest of a datagram that is too long for it.
     spill: Vec<u8>,
     headers: MultiHeaders<SockaddrStorage>,
+    /// Room for what the kernel says beside the bytes of one datagram.
+    control: Vec<u8>,
     /// The datagrams of the last call.
     arrivals: Vec<ReceivedMeta>,
+    /// So many calls ask for one datagram before one looks whether more have come.
+    single_calls_left: usize,
     /// The kernel notes when each comes.
     is_stamped: bool,
     /// The kernel says to which of our addresses each comes.
@@ -101,12 +105,21 @@ impl Receiver {
     }
 
     /// Asks for a few datagrams, or, if so many were there, for a whole batch: if they
-    /// come one at a time, a batch would be prepared for nothing.
+    /// come one at a time, a batch would be prepared for nothing, and it is asked for one.
     fn receive(&self, batch: &mut ReceiveBatch) -> nix::Result<()> {
+        if batch.single_calls_left > 0 {
+            batch.single_calls_left -= 1;
+            batch.refill(1, &self.buffers);
+            return batch.receive_one(&self.socket);
+        }
         let is_busy = batch.arrivals.len() >= FEW;
         let len = if is_busy { BATCH_LEN } else { FEW };
         batch.refill(len, &self.buffers);
-        batch.receive(len, &self.socket)
+        batch.receive(len, &self.socket)?;
+        if batch.arrivals.len() == 1 {
+            batch.single_calls_left = SINGLE_CALLS;
+        }
+        Ok(())
     }
 
     fn is_stopped(&self) -> bool {
@@ -186,7 +199,9 @@ impl ReceiveBatch {
             // Zeroed lazily by the operating system: untouched pages cost nothing.
             spill: vec![0; BATCH_LEN * DATAGRAM_LEN_MAX],
             headers: MultiHeaders::preallocate(BATCH_LEN, None),
+            control: cmsg_space!(TimeSpec, libc::in6_pktinfo),
             arrivals: Vec::with_capacity(BATCH_LEN),
+            single_calls_left: 0,
             is_stamped: false,
         }
     }
@@ -226,19 +241,21 @@ impl ReceiveBatch {
             MsgFlags::MSG_WAITFORONE,
             None,
         )?;
-        let arrivals = received.map(|one| {
-            let mut landed = ReceivedMeta {
-                len: one.bytes,
-                source: one.address.as_ref().and_then(address),
-                came_at: None,
-                local: None,
-            };
-            for message in one.cmsgs().into_iter().flatten() {
-                landed.note(&message);
-            }
-            landed
-        });
-        self.arrivals.extend(arrivals);
+        self.arrivals
+            .extend(received.map(|one| ReceivedMeta::of(&one)));
+        Ok(())
+    }
+
+    /// Waits for one datagram.
+    fn receive_one(&mut self, socket: &UdpSocket) -> nix::Result<()> {
+        self.arrivals.clear();
+        let slot = self.slots.first_mut().and_then(Option::as_deref_mut);
+        let spill = self.spill.get_mut(..DATAGRAM_LEN_MAX);
+        let mut room = [slot, spill].map(|part| IoSliceMut::new(part.unwrap_or_default()));
+        let is_told = self.is_stamped || self.is_told_local;
+        let control = is_told.then_some(self.control.as_mut_slice());
+        let received = recvmsg(socket.as_raw_fd(), &mut room, control, MsgFlags::empty())?;
+        self.arrivals.push(ReceivedMeta::of(&received));
         Ok(())
     }
 
@@ -259,6 +276,19 @@ impl ReceiveBatch {
 }
 
 impl ReceivedMeta {
+    fn of(one: &RecvMsg<'_, '_, SockaddrStorage>) -> Self {
+        let mut landed = Self {
+            len: one.bytes,
+            source: one.address.as_ref().and_then(address),
+            came_at: None,
+            local: None,
+        };
+        for message in one.cmsgs().into_iter().flatten() {
+            landed.note(&message);
+        }
+        landed
+    }
+
     /// Takes what the kernel says beside the bytes.
     fn note(&mut self, message: &ControlMessageOwned) {
         match message {
@@ -291,6 +321,8 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
 
 /// Datagrams of one call that are no sign of load.
 const FEW: usize = 8;
+/// Few enough that a batch that begins is seen soon.
+const SINGLE_CALLS: usize = 7;
 /// Together with the wait inside, less than the half second after which a client
 /// retransmits (RFC 3261's T1): otherwise each request would be processed twice.
 const STALE: Duration = Duration::from_millis(250);

@@ -215,11 +215,13 @@ impl Device {
             drop(state);
             return context.register_again(&self.aor, device_request);
         }
-        context.load.note_wait(device_request.arrived_at());
+        // Its turn takes microseconds, which change nothing of what ends.
+        let now = context.clock.now();
+        context.load.note_wait(device_request.arrived_at(), now);
         if state.pending.is_none() {
-            self.expire(&context, &mut state);
+            self.expire(&context, &mut state, now);
             self.register(&context, &mut state, device_request);
-            return self.finish_transition(&context, &mut state);
+            return self.finish_transition_at(&context, &mut state, now);
         }
         let waiting = &mut state.more_rare().waiting;
         match waiting.len() < context.table.queue_len_max {
@@ -305,7 +307,11 @@ impl Device {
             }
             Err(refusal) => {
                 inbound.span.answered(403);
-                (context.log).iax2_forbidden(&self.aor, registration.flow, refusal.reason());
+                let reason = match refusal {
+                    Refusal::Forbidden(reason) => reason,
+                    _ => "Too Many Contacts",
+                };
+                (context.log).iax2_forbidden(&self.aor, registration.flow, reason);
                 return context
                     .iax2
                     .conclude(&inbound.call, &RequestOutcome::Forbidden);
@@ -569,10 +575,19 @@ impl Device {
     /// without anything of a removed account, with the next deadline set, without state
     /// that nobody listens to, and removed from the table if nothing is left.
     fn finish_transition(self: &Arc<Self>, context: &Arc<DeviceContext>, state: &mut DeviceInner) {
+        self.finish_transition_at(context, state, context.clock.now());
+    }
+
+    fn finish_transition_at(
+        self: &Arc<Self>,
+        context: &Arc<DeviceContext>,
+        state: &mut DeviceInner,
+        now: Instant,
+    ) {
         if state.pending.is_some() {
             return;
         }
-        self.expire(context, state);
+        self.expire(context, state, now);
         self.settle_contacts(context, state);
         state.tidy();
         if state.has_subscribers && !context.topics.has_subscribers(&self.aor) {
@@ -591,10 +606,11 @@ impl Device {
         }
     }
 
-    fn expire(self: &Arc<Self>, context: &DeviceContext, state: &mut DeviceInner) {
+    /// Removes what has ended at `now`; everything if the account is gone.
+    fn expire(self: &Arc<Self>, context: &DeviceContext, state: &mut DeviceInner, now: Instant) {
         let is_revoked = context.accounts.is_revoked(&self.aor);
-        self.expire_publications(context, state, is_revoked);
-        let until = end_of_life(context, is_revoked);
+        let until = if is_revoked { Instant::FAR_FUTURE } else { now };
+        self.expire_publications(context, state, until);
         if state.bindings.next_expiry().is_none_or(|at| at > until) {
             return;
         }
@@ -676,14 +692,6 @@ impl DeviceInner {
         let published = self.publications().and_then(Publications::next_expiry);
         let ends = [self.bindings.next_expiry(), published];
         ends.into_iter().flatten().min()
-    }
-}
-
-/// Removes what has ended by then; everything if the account is gone.
-fn end_of_life(context: &DeviceContext, is_revoked: bool) -> Instant {
-    match is_revoked {
-        true => Instant::FAR_FUTURE,
-        false => context.clock.now(),
     }
 }
 

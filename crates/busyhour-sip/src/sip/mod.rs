@@ -32,7 +32,7 @@ pub use text::digits::{push_socket_address, write_hex};
 pub use text::lex::{ListIter, unescape};
 pub use text::write::{HeaderValue, Output, SliceOutput};
 pub use values::address::Address;
-pub use values::contact::{Contact, Quality};
+pub use values::contact::{Contact, ContactText, Quality};
 pub use values::cseq::CSeq;
 pub use values::digest::{DigestChallenge, DigestCredentials};
 pub use values::event::{Event, SubscriptionState};

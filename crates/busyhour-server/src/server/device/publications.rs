@@ -2,7 +2,7 @@
 
 use super::{
     Device, DeviceInner, Pending, compositor::PublicationDraft, device_context::DeviceContext,
-    device_request::DeviceRequest, draft::Draft, end_of_life,
+    device_request::DeviceRequest, draft::Draft,
 };
 use crate::server::sip::inbound_request::InboundRequest;
 use busyhour::clock::Instant;
@@ -127,13 +127,14 @@ impl Device {
         &self,
         context: &DeviceContext,
         state: &mut DeviceInner,
-        is_revoked: bool,
+        until: Instant,
     ) {
         let more = state.rare.as_mut().and_then(|rare| rare.more.as_mut());
         let Some(more) = more else {
             return;
         };
-        let ended = more.publications.expire(end_of_life(context, is_revoked));
+        let is_revoked = until == Instant::FAR_FUTURE;
+        let ended = more.publications.expire(until);
         context
             .compositor
             .count_ended(self.holder, ended.packages.len(), is_revoked);

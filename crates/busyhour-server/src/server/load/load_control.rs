@@ -74,8 +74,7 @@ impl LoadControl {
     }
 
     /// A device begins what arrived then.
-    pub(in crate::server) fn note_wait(&self, arrived_at: Instant) {
-        let now = self.clock.now();
+    pub(in crate::server) fn note_wait(&self, arrived_at: Instant, now: Instant) {
         self.overload.record(now, now - arrived_at);
     }
 

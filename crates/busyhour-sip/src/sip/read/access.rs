@@ -1,10 +1,11 @@
 //! Typed accessors for the headers of a message.
 
 use crate::sip::read::header_index::Line;
+use crate::sip::read::message_index::{ContactIndex, text};
 use crate::sip::text::lex::{self, ListIter, VALUE, saturating_u32};
 use crate::sip::{
-    Address, CSeq, ContactIter, Contacts, DigestChallenge, DigestCredentials, Event, HeaderName,
-    MediaRange, Message, ParseError, SipUri, SubscriptionState, Via, ViaIter,
+    Address, CSeq, ContactIter, ContactText, Contacts, DigestChallenge, DigestCredentials, Event,
+    HeaderName, MediaRange, Message, Params, ParseError, SipUri, SubscriptionState, Via, ViaIter,
 };
 
 /// The values of all lines of one header name, in order, trimmed.
@@ -168,6 +169,18 @@ impl<'a> Message<'a> {
         } else {
             Err(ParseError::Malformed(HeaderName::Contact))
         }
+    }
+
+    /// The only Contact of a request whose essentials were [kept](Message::keep_essentials), which is not `*`: it was
+    /// read then, and only the parts of its text are found again. `None` says nothing: read [`contacts`](Self::contacts).
+    pub fn only_contact(&self) -> Option<ContactText<'a>> {
+        let ContactIndex { uri, params, q } = self.index.read.as_ref()?.contact?;
+        let text = |(start, end)| text(self.head, &(start..end));
+        Some(ContactText {
+            uri: text(uri),
+            params: Params::of_read(text(params)),
+            q,
+        })
     }
 
     /// Expires in seconds; beyond `u32` it stays at the largest.

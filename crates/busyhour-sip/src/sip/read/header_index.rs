@@ -160,26 +160,26 @@ impl HeaderIndex {
                 (HeaderName::of_bytes(name), value)
             }
         };
-        self.push(name, [start, value.start, value.end], limits)
+        self.push(name, start, value, limits)
     }
 
     fn push(
         &mut self,
         name: HeaderName,
-        offsets: [usize; 3],
+        start: usize,
+        value: Range<usize>,
         limits: &Limits,
     ) -> Result<(), ParseError> {
         let number = self.count;
         if number == LINES_MAX || self.len() >= limits.headers {
             return Err(ParseError::TooManyHeaders);
         }
-        let [start, value, end] = offsets.map(|offset| offset as u16);
         let line = Line {
             name,
             next: NONE,
-            start,
-            value,
-            end,
+            start: start as u16,
+            value: value.start as u16,
+            end: value.end as u16,
         };
         match self.inline.get_mut(number as usize) {
             Some(slot) => *slot = line,

@@ -1,7 +1,7 @@
 //! Where the parts of a message lie, without its bytes.
 
 use crate::sip::read::header_index::HeaderIndex;
-use crate::sip::{Message, Method, Start};
+use crate::sip::{Message, Method, Quality, Start};
 use std::{borrow::Cow, net::IpAddr, ops::Range};
 
 /// What [`Message::parse`] found in a datagram, as offsets.
@@ -39,8 +39,19 @@ pub struct MessageIndex {
 pub(in crate::sip) struct ReadIndex {
     /// Of CSeq, which has the method of the request.
     pub cseq: u32,
+    /// If there is one Contact, and no `*`.
+    pub contact: Option<ContactIndex>,
     /// If the first line of Via has one value without what its receiver writes, but for one `rport`.
     pub top_via: Option<TopViaIndex>,
+}
+
+/// The only Contact, whose URI was read, as offsets into the head.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sip) struct ContactIndex {
+    pub uri: (u16, u16),
+    /// What follows it, and its bracket.
+    pub params: (u16, u16),
+    pub q: Option<Quality>,
 }
 
 /// The only value of the first line of Via, as offsets into the head.
@@ -94,7 +105,7 @@ impl StartIndex {
     }
 }
 
-fn text<'a>(head: &'a str, range: &Range<u16>) -> &'a str {
+pub(in crate::sip) fn text<'a>(head: &'a str, range: &Range<u16>) -> &'a str {
     head.get(range.start.into()..range.end.into()).unwrap_or("")
 }
 

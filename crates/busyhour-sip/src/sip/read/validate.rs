@@ -1,8 +1,10 @@
 //! Whether a message has the headers that RFC 3261 §8.1.1 requires of every message.
 
-use crate::sip::read::message_index::{ReadIndex, TopViaIndex};
+use crate::sip::read::message_index::{ContactIndex, ReadIndex, TopViaIndex};
 use crate::sip::text::lex;
-use crate::sip::{Address, CSeq, Contacts, HeaderName, Host, Message, ParseError, Start, Uri, Via};
+use crate::sip::{
+    Address, CSeq, Contact, Contacts, HeaderName, Host, Message, ParseError, Start, Uri, Via,
+};
 
 /// Parsed headers of a valid message, so that callers need not parse them again.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +19,8 @@ pub struct Essentials<'a> {
     pub to: Address<'a>,
     /// CSeq.
     pub cseq: CSeq<'a>,
+    /// The only Contact.
+    contact: Option<ContactIndex>,
 }
 
 impl<'a> Message<'a> {
@@ -52,8 +56,8 @@ impl<'a> Message<'a> {
             from,
             to: self.to_beside(&from)?,
             cseq: self.valid_cseq()?,
+            contact: self.valid_contacts()?,
         };
-        self.validate_contacts()?;
         self.expires()?;
         self.max_forwards()?;
         self.event()?;
@@ -82,6 +86,7 @@ impl<'a> Message<'a> {
             let top_via = self.top_via_index(&essentials.via);
             self.index.to_mut().read = Some(ReadIndex {
                 cseq: essentials.cseq.number,
+                contact: essentials.contact,
                 top_via,
             });
         }
@@ -140,13 +145,83 @@ impl<'a> Message<'a> {
         Ok(top)
     }
 
-    fn validate_contacts(&self) -> Result<(), ParseError> {
+    /// The only one of the contacts, which are all sound.
+    fn valid_contacts(&self) -> Result<Option<ContactIndex>, ParseError> {
         if self.header(HeaderName::Contact).is_none() {
-            return Ok(());
+            return Ok(None);
         }
-        match self.contacts()? {
-            Contacts::Star => Ok(()),
-            Contacts::List(mut contacts) => contacts.try_for_each(|contact| contact.map(drop)),
+        let Contacts::List(mut contacts) = self.contacts()? else {
+            return Ok(None);
+        };
+        let first = contacts.next().transpose()?;
+        let Some(second) = contacts.next() else {
+            return Ok(first.and_then(|contact| self.contact_index(&contact)));
+        };
+        second?;
+        contacts.try_for_each(|contact| contact.map(drop))?;
+        Ok(None)
+    }
+
+    /// Where the only contact lies, if its line ends with it.
+    fn contact_index(&self, contact: &Contact<'a>) -> Option<ContactIndex> {
+        let line = self.index.headers.first(HeaderName::Contact)?;
+        let Address {
+            uri_text, params, ..
+        } = contact.address;
+        let (before, end) = (
+            self.head.get(..line.value_range().end.into())?,
+            line.value_range().end,
+        );
+        let behind_uri = before.strip_suffix(params.as_str())?;
+        let behind_uri = behind_uri.strip_suffix('>').unwrap_or(behind_uri);
+        let uri_start = behind_uri.strip_suffix(uri_text)?.len();
+        Some(ContactIndex {
+            uri: (uri_start as u16, behind_uri.len() as u16),
+            params: (end - params.as_str().len() as u16, end),
+            q: contact.q,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// As it is when it is read from its header.
+        #[test]
+        fn an_only_contact_is_found_again_as_it_was_read(
+            before in "|\"Al, \\\\\"ice\" |Bob\r\n ",
+            user in "(sip|sips|tel):[a-z0-9]{1,8}@(192\\.0\\.2\\.7|\\[2001:db8::7\\]|a\\.example)(:5070)?(;transport=tcp)?",
+            in_brackets in any::<bool>(),
+            params in prop::collection::vec("( ?; ?)(q=0\\.[0-9]|expires=[0-9]{1,5}|expires=x|ob|\\+sip\\.instance=\"<urn:x>\"|x=\"a,\r\n b\")", 0..4),
+            rest in prop_oneof![8 => Just(""), 1 => Just(", <sip:b@192.0.2.8>"), 1 => Just("\r\nContact: <sip:b@192.0.2.8>"), 1 => Just(",")],
+        ) {
+            let contact = match in_brackets {
+                true => format!("{before}<{user}>"),
+                false => user,
+            };
+            let text = format!(
+                "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\nFrom: <sip:a@example.org>;tag=1\r\n\
+                 To: <sip:a@example.org>\r\nCall-ID: 1\r\nCSeq: 7 REGISTER\r\nContact: {contact}{}{rest}\r\n\r\n",
+                params.concat()
+            );
+            let mut message = Message::parse(text.as_bytes()).expect("a frame");
+            prop_assert_eq!(message.only_contact(), None, "nothing is read yet");
+            if message.keep_essentials().is_err() {
+                prop_assert_eq!(message.only_contact(), None);
+                return Ok(());
+            }
+            let Ok(Contacts::List(contacts)) = message.contacts() else {
+                return Err(TestCaseError::fail("a star"));
+            };
+            let contacts: Vec<_> = contacts.map(|contact| contact.expect("a sound one").text()).collect();
+            let only = message.only_contact();
+            prop_assert_eq!(only.is_some(), contacts.len() == 1);
+            prop_assert!(only.is_none_or(|only| only == contacts[0]));
+            let elsewhere = message.index().clone();
+            prop_assert_eq!(elsewhere.message(text.as_bytes()).only_contact(), only);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Contact values (RFC 3261 §20.10).
 
-use crate::sip::{Address, text::lex::saturating_u32};
+use crate::sip::{Address, Params, text::lex::saturating_u32};
 
 /// One Contact: where a device can be reached, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,6 +8,17 @@ pub struct Contact<'a> {
     /// Display name, URI and all parameters.
     pub address: Address<'a>,
     /// The preference; when sorting, treat an absent one as [`Quality::HIGHEST`].
+    pub q: Option<Quality>,
+}
+
+/// One Contact as it is written, of which it is known that its URI is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContactText<'a> {
+    /// The URI, without brackets.
+    pub uri: &'a str,
+    /// All parameters.
+    pub params: Params<'a>,
+    /// As [`Contact::q`].
     pub q: Option<Quality>,
 }
 
@@ -26,11 +37,18 @@ impl<'a> Contact<'a> {
         Some(Self { address, q })
     }
 
-    /// The requested lifetime in seconds. A value that is not a number counts as 3600
-    /// (RFC 3261 §20.10); a value beyond `u32` counts as `u32::MAX`.
+    /// Without what was read of its URI.
+    pub fn text(&self) -> ContactText<'a> {
+        ContactText {
+            uri: self.address.uri_text,
+            params: self.address.params,
+            q: self.q,
+        }
+    }
+
+    /// As [`ContactText::expires`].
     pub fn expires(&self) -> Option<u32> {
-        let value = self.address.params.find("expires")?.unwrap_or("");
-        Some(saturating_u32(value).unwrap_or(EXPIRES_WHEN_MALFORMED))
+        self.text().expires()
     }
 
     /// `+sip.instance` without its brackets (RFC 5626 §4.1).
@@ -43,6 +61,15 @@ impl<'a> Contact<'a> {
     pub fn reg_id(&self) -> Option<u32> {
         let value = self.address.params.value("reg-id")?;
         saturating_u32(value).filter(|id| *id > 0)
+    }
+}
+
+impl ContactText<'_> {
+    /// The requested lifetime in seconds. A value that is not a number counts as 3600
+    /// (RFC 3261 §20.10); a value beyond `u32` counts as `u32::MAX`.
+    pub fn expires(&self) -> Option<u32> {
+        let value = self.params.find("expires")?.unwrap_or("");
+        Some(saturating_u32(value).unwrap_or(EXPIRES_WHEN_MALFORMED))
     }
 }
 

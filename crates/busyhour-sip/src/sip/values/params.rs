@@ -52,6 +52,11 @@ impl<'a> Params<'a> {
         Some(Self { text })
     }
 
+    /// Those of a text that was read before.
+    pub(in crate::sip) fn of_read(text: &'a str) -> Self {
+        Self { text }
+    }
+
     /// The parameters in order.
     pub fn iter(&self) -> ParamIter<'a> {
         let mut cursor = Cursor::new(self.text);

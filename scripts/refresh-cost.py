@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""What a refresh costs Busyhour and Kamailio, which both keep registrations in memory and ask for no password.
+
+usage: [BUSYHOUR=target/quick/busyhour] [BEFORE=OTHER_BINARY] scripts/refresh-cost.py [ROUNDS] [LOAD...]
+
+In each round every server in turn has each LOAD: `closed:64` keeps so many refreshes under way, `rate:500` offers so many a second
+(all of closed:64, rate:20000, rate:2000, rate:500 and rate:200 unless told), for SECONDS_EACH seconds (4). `busyhour storm` is the load for both.
+Prints of each the processor time by refresh (the scheduler's count, from the second on in which the load has begun), refreshes a
+second, and the latency; then the medians and their spread, and the ratio of ours to Kamailio's. Needs Kamailio.
+"""
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).parent
+spec = importlib.util.spec_from_file_location("telephones_before_a_pbx", HERE / "mid-registrar.py")
+pbx = importlib.util.module_from_spec(spec)
+ARGUMENTS, sys.argv = sys.argv[1:], sys.argv[:1]
+spec.loader.exec_module(pbx)
+
+ROUNDS = int(ARGUMENTS[0]) if ARGUMENTS else 3
+LOADS = ARGUMENTS[1:] or ["closed:64", "rate:20000", "rate:2000", "rate:500", "rate:200"]
+SECONDS = int(os.environ.get("SECONDS_EACH", "4"))
+DEVICES = 1000
+# Until all devices have registered, before they refresh.
+BEGIN_SECONDS = 2
+BINARIES = {"busyhour": os.environ.get("BUSYHOUR", "target/quick/busyhour")}
+if os.environ.get("BEFORE"):
+    BINARIES["before"] = os.environ["BEFORE"]
+
+
+def start(name, folder):
+    address = f"127.0.0.1:{pbx.free_port()}"
+    if name == "kamailio":
+        config = folder / "kamailio.cfg"
+        config.write_text(pbx.KAMAILIO.format(address=address, granted=3600))
+        command = ["kamailio", "-DD", "-f", str(config), "-m", "256"]
+    else:
+        command = [BINARIES[name], "serve", "--sip-listen", address, "--iax2-listen", "off", "--http-listen", "off",
+                   "--sip-auth", "open", "--store-durability", "memory", "--log-level", "warn",
+                   "--limits-source-percent", "100"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(1.5)
+    return process, address
+
+
+def storm(address, *options):
+    command = [BINARIES["busyhour"], "storm", "--target", address, "--domain", "example.com", "--devices", str(DEVICES), "--json",
+               *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def processor_seconds(root):
+    """What the threads of a process and of its children have had."""
+    total = 0
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rsplit(") ", 1)[1].split()[1])
+            if root in (parent, int(stat.parent.name)):
+                total += sum(int(one.read_text().split()[0]) for one in stat.parent.glob("task/*/schedstat"))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return total / 1e9
+
+
+def measure(name, load, folder):
+    process, address = start(name, folder)
+    try:
+        kind, number = load.split(":")
+        load_tool = storm(address, "--kind", "refresh", f"--{kind}", number, "--over", f"{SECONDS + 2 * BEGIN_SECONDS}s")
+        time.sleep(BEGIN_SECONDS)
+        begin, before = time.monotonic(), processor_seconds(process.pid)
+        time.sleep(SECONDS)
+        took, used = time.monotonic() - begin, processor_seconds(process.pid) - before
+        result = json.loads(load_tool.communicate()[0])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    each = used * 1e6 / (result["register_per_s"] * took)
+    print(f"{name:9} {load:11} {each:6.1f} µs each, {result['register_per_s']:8,.0f} a second, p50 {result['p50_us'] / 1000:7.2f} ms, "
+          f"p99 {result['p99_us'] / 1000:8.2f} ms", flush=True)
+    return each
+
+
+def main():
+    BINARIES.update({name: os.path.abspath(path) for name, path in BINARIES.items()})
+    names = [*BINARIES, "kamailio"]
+    found = {(name, load): [] for name in names for load in LOADS}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(ROUNDS):
+            for load in LOADS:
+                for name in names:
+                    found[name, load].append(measure(name, load, pathlib.Path(folder)))
+    for load in LOADS:
+        medians = {name: statistics.median(found[name, load]) for name in names}
+        for name in BINARIES:
+            spread = found[name, load]
+            print(f"{load:11} {name}: {medians[name]:.1f} µs ({min(spread):.1f} to {max(spread):.1f}), "
+                  f"{medians[name] / medians['kamailio']:.2f} of Kamailio's {medians['kamailio']:.1f}")
+
+
+main()
