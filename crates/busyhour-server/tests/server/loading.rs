@@ -1,7 +1,6 @@
 //! Registrations that are read while the server serves: every answer is as if all had been read.
 
 use crate::{Fixture, local, open_config, register_as};
-use busyhour_registrar::BindingId;
 use busyhour_server::server::{DeviceQuery, Limits, ServerConfig, TenantConfig};
 use busyhour_store::{DiskBehaviour, Store};
 
