@@ -2,7 +2,7 @@
 
 use super::{
     Event, SubscriptionEvent, delivery::Subscriber, index::SubscriberLag, panics::Panics,
-    topic_inner::TopicInner,
+    shard::Shard, topic_inner::TopicInner,
 };
 use crate::stats::SubscriptionStats;
 use std::{
@@ -40,10 +40,15 @@ impl<E: Event> TopicInner<E> {
 
     /// Every subscriber once, and how far it lags in all shards.
     fn listed(&self) -> Vec<SubscriberLag<E>> {
+        Self::together(self.shards().iter().map(Shard::subscribers_with_lag))
+    }
+
+    /// Those of all shards, each once.
+    fn together(shards: impl Iterator<Item = Vec<SubscriberLag<E>>>) -> Vec<SubscriberLag<E>> {
         let mut places = HashMap::new();
         let mut all: Vec<SubscriberLag<E>> = Vec::new();
-        for shard in self.shards() {
-            for listed in shard.subscribers_with_lag() {
+        for shard in shards {
+            for listed in shard {
                 let place = *(places.entry(Arc::as_ptr(&listed.subscriber))).or_insert(all.len());
                 match all.get_mut(place) {
                     Some(known) => {
@@ -60,7 +65,7 @@ impl<E: Event> TopicInner<E> {
     /// The subscription for which most waits, with its name; `None` if nothing waits.
     pub(super) fn slowest(&self) -> Option<(u64, String)> {
         let waiting = |it: &SubscriberLag<E>| it.subscriber.mailbox().len() as u64 + it.unread;
-        let listed = self.listed();
+        let listed = Self::together(self.shards().iter().map(Shard::waiting_subscribers));
         let slowest = listed.iter().max_by_key(|it| waiting(it))?;
         let len = waiting(slowest);
         (len > 0).then(|| (len, slowest.subscriber.name().into()))

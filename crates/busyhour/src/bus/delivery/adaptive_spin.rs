@@ -29,10 +29,12 @@ impl AdaptiveSpin {
     const SPIN_LOOKS: u32 = 3;
     const SPIN_YIELDS: u32 = 4;
 
+    /// The first batch says nothing about how soon the next one comes: a consumer that is told once, as
+    /// each of thousands that begin at the same time, does not wait for more.
     pub(in crate::bus) fn new() -> Self {
         Self {
             pauses: Self::PAUSES_MIN,
-            turns_to_skip: 0,
+            turns_to_skip: 1,
             backoff: 0,
         }
     }

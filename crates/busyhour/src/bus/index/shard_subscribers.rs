@@ -78,6 +78,20 @@ pub(in crate::bus) struct SubscriberLag<E: Event> {
     pub(in crate::bus) unread: u64,
 }
 
+impl<E: Event> ShardSubscriber<E> {
+    fn with_lag(&self, version: u64) -> SubscriberLag<E> {
+        let reads_cache = self.subscriber.mailbox().reads_cache();
+        let lag = self.lag.filter(|lag| !lag.is_new || !reads_cache);
+        SubscriberLag {
+            subscriber: Arc::clone(&self.subscriber),
+            is_lagging: lag.is_some() && !reads_cache,
+            unread: lag
+                .filter(|_| reads_cache)
+                .map_or(0, |lag| version - lag.since),
+        }
+    }
+}
+
 impl<E: Event> ShardSubscribers<E> {
     pub(in crate::bus) fn new() -> Self {
         Self {
@@ -371,18 +385,15 @@ impl<E: Event> ShardSubscribers<E> {
 
     /// Every subscriber with its lag, but that of a reader is what it has not read yet.
     pub(in crate::bus) fn subscribers_with_lag(&self, version: u64) -> Vec<SubscriberLag<E>> {
-        let with_lag = |it: &ShardSubscriber<E>| {
-            let reads_cache = it.subscriber.mailbox().reads_cache();
-            let lag = it.lag.filter(|lag| !lag.is_new || !reads_cache);
-            SubscriberLag {
-                subscriber: Arc::clone(&it.subscriber),
-                is_lagging: lag.is_some() && !reads_cache,
-                unread: lag
-                    .filter(|_| reads_cache)
-                    .map_or(0, |lag| version - lag.since),
-            }
-        };
-        self.all().map(with_lag).collect()
+        self.all().map(|it| it.with_lag(version)).collect()
+    }
+
+    /// Those for whom something waits, which are few of many that listen to one key each.
+    pub(in crate::bus) fn waiting_subscribers(&self, version: u64) -> Vec<SubscriberLag<E>> {
+        let waits =
+            |it: &&ShardSubscriber<E>| it.lag.is_some() || it.subscriber.mailbox().len() > 0;
+        let waiting = self.all().filter(waits);
+        waiting.map(|it| it.with_lag(version)).collect()
     }
 
     /// Subscribers that wait to be brought up to date.

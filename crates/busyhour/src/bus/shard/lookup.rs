@@ -168,6 +168,13 @@ impl<E: Event> Shard<E> {
         state.listeners.subscribers_with_lag(version)
     }
 
+    /// Those for whom something waits.
+    pub(in crate::bus) fn waiting_subscribers(&self) -> Vec<SubscriberLag<E>> {
+        let state = self.state.lock();
+        let version = state.writer.as_ref().map_or(0, CacheWriter::version);
+        state.listeners.waiting_subscribers(version)
+    }
+
     pub(in crate::bus) fn stats(&self) -> ShardStats {
         let state = self.state.lock();
         let writer = state.writer.as_ref();
