@@ -28,7 +28,7 @@ pub use assignment::assignment;
 pub use broker::{Answered, Broker, BrokerError, BrokerMessage, Receive};
 pub use live::{
     Beacon, Entry, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror, LiveOrigin,
-    LiveOutbox, Part, PartRequest, Report, SharedAction, SharedStates, Value,
+    LiveOutbox, Part, PartRequest, Report, SharedAction, SharedStates, Speaker, Value,
 };
 pub use member::{Failure, Grant, Member, NodeNumber};
 #[cfg(feature = "nats")]

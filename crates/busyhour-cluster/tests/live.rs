@@ -7,18 +7,18 @@ mod seeds;
 use busyhour::clock::Instant;
 use busyhour_cluster::{
     Beacon, Entry, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror, LiveOrigin,
-    LiveOutbox, Member, NodeNumber, Part, PartRequest, Tables, Timing, Value,
+    Life, LiveOutbox, Member, NodeNumber, Part, PartRequest, Speaker, Tables, Timing, Value,
 };
 use seeds::{Random, seeds};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The bytes of version 3, as they are sent by every program that has it. While nodes are replaced one
+/// The bytes of version 4, as they are sent by every program that has it. While nodes are replaced one
 /// by one, they hear each other: a later program reads these as they are written here.
 #[test]
-fn messages_of_version_3_are_read_and_written_as_they_ever_were() {
+fn messages_of_version_4_are_read_and_written_as_they_ever_were() {
     let (node, epoch) = (NodeNumber(0x0102), 7);
-    let origin = Member { node, epoch };
-    let life = "0102".to_owned() + "0000000000000007";
+    let origin = Speaker::new(Member { node, epoch }, 2 * 0x0a0b);
+    let life = "0102".to_owned() + "0000000000000007" + "0000000000000a0b";
     let number = |number: u64| format!("{number:016x}");
     let (key, value) = (Box::from(*b"wx"), Box::from(*b"abc"));
     let (key_hex, value_hex) = ("000000027778", "00000003616263");
@@ -50,25 +50,25 @@ fn messages_of_version_3_are_read_and_written_as_they_ever_were() {
     for (message, hex) in [
         (
             LiveMessage::Beacon(Beacon { origin, number: 12 }),
-            format!("0362{life}{twelve}"),
+            format!("0462{life}{twelve}"),
         ),
         (
             LiveMessage::Change(change(Some(value.clone()))),
-            format!("0363{life}{nine}{key_hex}01{value_hex}"),
+            format!("0463{life}{nine}{key_hex}01{value_hex}"),
         ),
         (
             LiveMessage::Change(change(None)),
-            format!("0363{life}{nine}{key_hex}00"),
+            format!("0463{life}{nine}{key_hex}00"),
         ),
         (
             LiveMessage::Changes(changes),
-            format!("036d{life}{nine}{two}{key_hex}01{value_hex}{key_hex}00"),
+            format!("046d{life}{nine}{two}{key_hex}01{value_hex}{key_hex}00"),
         ),
-        (ask(None), format!("0361{life}00")),
-        (ask(Some(key.clone())), format!("0361{life}01{key_hex}")),
+        (ask(None), format!("0461{life}00")),
+        (ask(Some(key.clone())), format!("0461{life}01{key_hex}")),
         (
             LiveMessage::Part(part),
-            format!("0370{life}00{twelve}01{one}{key_hex}{nine}{value_hex}"),
+            format!("0470{life}00{twelve}01{one}{key_hex}{nine}{value_hex}"),
         ),
     ] {
         let written: String = message
@@ -98,6 +98,30 @@ fn every_node_gets_the_states_of_all() {
     }
 }
 
+/// A database that fails over to a standby without its last commits counts lives again, or from a lower
+/// number: the states of the lives that it has lost are not those of the next ones.
+#[test]
+fn what_lives_said_that_the_database_has_lost_is_forgotten() {
+    let mut repeated = 0;
+    for seed in seeds(500) {
+        let mut network = Network::new(seed);
+        for _ in 0..4 {
+            network.run(Duration::from_secs(2));
+            let before: Vec<Member> = network.members().collect();
+            network.fail_over();
+            let again = network.members().zip(before);
+            repeated += again.filter(|(now, before)| now == before).count();
+            let is_standby_new = network.below(2) == 0;
+            if is_standby_new {
+                network.standby = network.tables.clone();
+            }
+        }
+        network.become_quiet();
+        network.check(seed);
+    }
+    assert!(repeated > 0, "no epoch was given twice");
+}
+
 /// Without changes there is nothing to repair.
 #[test]
 fn a_good_network_needs_no_second_sync() {
@@ -112,7 +136,7 @@ fn a_good_network_needs_no_second_sync() {
 /// A joining node has everything, in parts that are each small.
 #[test]
 fn many_states_come_in_parts() {
-    let (origin, joined) = (member(1, 1), Instant::from_nanos(0));
+    let (origin, joined) = (speaker(1, 1), Instant::from_nanos(0));
     let mut states = LiveOrigin::new(origin);
     for number in 0..10_000_u32 {
         states.set(Box::from(number.to_be_bytes()), Box::from(*b"state"));
@@ -142,7 +166,7 @@ fn many_states_come_in_parts() {
 
 #[test]
 fn a_message_is_read_as_it_was_written_or_not_at_all() {
-    let origin = member(3, 1 << 40);
+    let origin = speaker(3, 1 << 40);
     let mut states = LiveOrigin::new(origin);
     let change = states.set(Box::from(*b"key"), Box::from(*b"")).unwrap();
     states.set(Box::from(*b"other"), Box::from([0, 255]));
@@ -184,7 +208,7 @@ fn a_message_is_read_as_it_was_written_or_not_at_all() {
 /// Beside the changes themselves: each is said once, in order, and messages stay small.
 #[test]
 fn what_waits_leaves_together_in_its_order() {
-    let mut states = LiveOrigin::new(member(3, 7));
+    let mut states = LiveOrigin::new(speaker(3, 7));
     let mut outbox = LiveOutbox::default();
     assert_eq!(outbox.take(), []);
     let mut changes: Vec<LiveChange> = (0..5000_u32)
@@ -217,7 +241,7 @@ fn what_waits_leaves_together_in_its_order() {
 
 #[test]
 fn an_origin_that_did_not_listen_is_asked_again_when_it_speaks() {
-    let (origin, now) = (member(3, 7), Instant::from_nanos(0));
+    let (origin, now) = (speaker(3, 7), Instant::from_nanos(0));
     let mut mirror = LiveMirror::new(NodeNumber(1), Duration::from_secs(1));
     let beacon = Beacon { origin, number: 0 };
     let ask = LiveAction::Ask(PartRequest {
@@ -226,7 +250,7 @@ fn an_origin_that_did_not_listen_is_asked_again_when_it_speaks() {
     });
     assert_eq!(mirror.on_beacon(now, beacon), std::slice::from_ref(&ask));
     assert_eq!(mirror.on_beacon(now, beacon), [], "the answer is awaited");
-    mirror.on_unanswered(member(3, 6));
+    mirror.on_unanswered(speaker(3, 6));
     assert_eq!(mirror.on_beacon(now, beacon), [], "another life");
     mirror.on_unanswered(origin);
     assert_eq!(mirror.on_beacon(now, beacon), [ask]);
@@ -240,7 +264,7 @@ fn an_origin_that_did_not_listen_is_asked_again_when_it_speaks() {
 #[test]
 fn a_number_that_nobody_counts_to_is_malformed() {
     let is_read = |number, epoch| {
-        let origin = member(3, epoch);
+        let origin = speaker(3, epoch);
         let (key, value) = (Box::from(*b"key"), Box::from(*b"value"));
         let change = LiveChange {
             origin,
@@ -277,7 +301,7 @@ fn a_number_that_nobody_counts_to_is_malformed() {
 fn a_part_that_is_not_in_order_or_leads_nowhere_is_malformed() {
     let is_read = |after, keys: &[&[u8]], is_last| {
         let entries: Vec<_> = keys.iter().map(|key| (*key, 1)).collect();
-        let mut part = part_of(member(3, 1), 1, after, &entries);
+        let mut part = part_of(speaker(3, 1), 1, after, &entries);
         part.is_last = is_last;
         LiveMessage::from_bytes(&LiveMessage::Part(part).to_bytes()).is_some()
     };
@@ -300,6 +324,9 @@ struct Network {
     random: Random,
     faults: Faults,
     tables: Tables,
+    /// What the asynchronous standby of the database has.
+    standby: Tables,
+    has_failed_over: bool,
     nodes: Vec<Node>,
     /// By the time at which they arrive.
     on_way: BTreeMap<(Instant, u64), (usize, Message)>,
@@ -308,7 +335,7 @@ struct Network {
 }
 
 struct Node {
-    member: Member,
+    speaker: Speaker,
     origin: LiveOrigin,
     mirror: LiveMirror,
     /// What the users of the mirror were told.
@@ -349,15 +376,19 @@ impl Network {
                 disconnections: 10,
             },
             tables: Tables::new(Timing::default()),
+            standby: Tables::new(Timing::default()),
+            has_failed_over: false,
             nodes: Vec::new(),
             on_way: BTreeMap::new(),
             sent: 0,
             next_beacon: Instant::from_nanos(0),
         };
-        for name in ["alpha", "beta", "gamma"] {
+        for name in NAMES {
             let member = network.tables.join(network.now, name).unwrap();
-            network.nodes.push(Node::new(member));
+            let node = network.begin(member);
+            network.nodes.push(node);
         }
+        network.standby = network.tables.clone();
         (0..network.nodes.len()).for_each(|node| network.connect(node, true));
         network
     }
@@ -394,9 +425,13 @@ impl Network {
         self.pass(Duration::from_secs(5));
     }
 
+    fn members(&self) -> impl Iterator<Item = Member> {
+        self.nodes.iter().map(|node| node.speaker.member)
+    }
+
     /// What it said before may still arrive.
     fn die_for_good(&mut self, node: usize) {
-        self.tables.leave(self.nodes[node].member).unwrap();
+        self.tables.leave(self.nodes[node].speaker.member).unwrap();
         (self.nodes[node].is_dead, self.nodes[node].is_connected) = (true, false);
         self.show_view();
     }
@@ -404,22 +439,22 @@ impl Network {
     fn check(&self, seed: u64) {
         let living = || self.nodes.iter().filter(|node| !node.is_dead);
         for node in living() {
-            assert!(node.mirror.is_whole(), "seed {seed}: {:?}", node.member);
+            assert!(node.mirror.is_whole(), "seed {seed}: {:?}", node.speaker);
             let mut expected = BTreeMap::new();
-            for other in living().filter(|other| other.member != node.member) {
+            for other in living().filter(|other| other.speaker != node.speaker) {
                 let request = PartRequest {
-                    origin: other.member,
+                    origin: other.speaker,
                     after: None,
                 };
                 let all = other.origin.part(&request, usize::MAX).unwrap();
-                let number = other.member.node;
+                let number = other.speaker.member.node;
                 expected.extend(
                     all.entries
                         .into_iter()
                         .map(|entry| ((number, entry.key), entry.value)),
                 );
             }
-            assert_eq!(node.told, expected, "seed {seed}: {:?}", node.member);
+            assert_eq!(node.told, expected, "seed {seed}: {:?}", node.speaker);
         }
     }
 
@@ -438,21 +473,50 @@ impl Network {
 
     /// A node dies and comes back as a new life, without any state.
     fn die(&mut self, node: usize) {
-        let member = self.nodes[node].member;
+        let member = self.nodes[node].speaker.member;
         self.tables.leave(member).unwrap();
         self.show_view();
-        let name = ["alpha", "beta", "gamma"][node];
-        self.nodes[node] = Node::new(self.tables.join(self.now, name).unwrap());
+        self.begin_again(node);
+    }
+
+    fn begin_again(&mut self, node: usize) {
+        let member = self.tables.join(self.now, NAMES[node]).unwrap();
+        self.nodes[node] = self.begin(member);
         // A node listens to others after its first beat.
         self.show_view();
         self.connect(node, true);
+    }
+
+    fn begin(&mut self, member: Member) -> Node {
+        let random = self.below(u64::MAX);
+        Node::new(Speaker::new(member, random))
+    }
+
+    /// The database goes on as it was some time ago, and counts lives again that there have been since.
+    /// Those processes are told that they do not live; the others may hear of that later.
+    fn fail_over(&mut self) {
+        self.has_failed_over = true;
+        self.tables = self.standby.clone();
+        for node in 0..self.nodes.len() {
+            if self.tables.beat(self.now, self.nodes[node].speaker.member).is_ok() {
+                continue;
+            }
+            if self.below(2) == 0 {
+                self.show_view();
+            }
+            let shown = self.tables.view(self.now).nodes.swap_remove(node);
+            if shown.life != Life::Over {
+                self.tables.leave(shown.member).unwrap();
+            }
+            self.begin_again(node);
+        }
     }
 
     fn show_view(&mut self) {
         let view = self.tables.view(self.now);
         for node in 0..self.nodes.len() {
             let now = self.now;
-            let actions = self.nodes[node].mirror.on_view(now, &view);
+            let actions = self.nodes[node].mirror.on_view(now, now, &view);
             self.follow(node, actions);
         }
     }
@@ -518,7 +582,7 @@ impl Network {
         for action in actions {
             match action {
                 LiveAction::Ask(request) => {
-                    let to = usize::from(request.origin.node.0) - 1;
+                    let to = usize::from(request.origin.member.node.0) - 1;
                     self.send(node, to, Message::Ask(node, request));
                 }
                 LiveAction::Set(member, key, value) => self.take(node, member, key, value),
@@ -529,9 +593,9 @@ impl Network {
 
     fn take(&mut self, node: usize, member: Member, key: Key, value: Option<Value>) {
         let speaker = &self.nodes[usize::from(member.node.0) - 1];
-        let is_alive = speaker.member == member && !speaker.is_dead;
+        let is_alive = speaker.speaker.member == member && !speaker.is_dead;
         assert!(
-            value.is_none() || is_alive,
+            value.is_none() || is_alive || self.has_failed_over,
             "{member:?} speaks after its end"
         );
         let told = &mut self.nodes[node].told;
@@ -570,11 +634,11 @@ impl Network {
 }
 
 impl Node {
-    fn new(member: Member) -> Self {
+    fn new(speaker: Speaker) -> Self {
         Self {
-            member,
-            origin: LiveOrigin::new(member),
-            mirror: LiveMirror::new(member.node, PATIENCE),
+            speaker,
+            origin: LiveOrigin::new(speaker),
+            mirror: LiveMirror::new(speaker.member.node, PATIENCE),
             told: BTreeMap::new(),
             is_connected: false,
             is_dead: false,
@@ -582,7 +646,7 @@ impl Node {
     }
 }
 
-fn part_of(origin: Member, at: u64, after: Option<&[u8]>, entries: &[(&[u8], u64)]) -> Part {
+fn part_of(origin: Speaker, at: u64, after: Option<&[u8]>, entries: &[(&[u8], u64)]) -> Part {
     let entries = entries.iter().map(|(key, number)| Entry {
         key: Box::from(*key),
         number: *number,
@@ -597,11 +661,10 @@ fn part_of(origin: Member, at: u64, after: Option<&[u8]>, entries: &[(&[u8], u64
     }
 }
 
-fn member(node: u16, epoch: u64) -> Member {
-    Member {
-        node: NodeNumber(node),
-        epoch,
-    }
+fn speaker(node: u16, epoch: u64) -> Speaker {
+    let node = NodeNumber(node);
+    Speaker::new(Member { node, epoch }, 12)
 }
 
+const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];
 const PATIENCE: Duration = Duration::from_millis(300);

@@ -1,6 +1,6 @@
 //! The states of other nodes, as this node has them.
 
-use super::{Beacon, Key, LiveChange, LiveChanges, Part, PartRequest, Value};
+use super::{Beacon, Key, LiveChange, LiveChanges, Part, PartRequest, Speaker, Value};
 use crate::{Life, Member, NodeNumber, View};
 use busyhour::clock::Instant;
 use std::{collections::BTreeMap, ops::Bound, time::Duration};
@@ -13,8 +13,8 @@ pub struct LiveMirror {
     patience: Duration,
     is_connected: bool,
     origins: BTreeMap<NodeNumber, Origin>,
-    /// The oldest life of each node that may still speak.
-    lives: BTreeMap<NodeNumber, u64>,
+    /// The newest life of each node, which may still speak.
+    lives: BTreeMap<NodeNumber, NewestLife>,
     resyncs: u64,
 }
 
@@ -30,10 +30,17 @@ pub enum LiveAction {
     Withdrawn(Member, Key),
 }
 
-/// What one life of another node has said.
+/// The newest life of a node that the database has shown, or that has spoken.
+#[derive(Debug, Clone, Copy)]
+struct NewestLife {
+    epoch: u64,
+    known_at: Instant,
+}
+
+/// What one process has said.
 #[derive(Debug)]
 struct Origin {
-    member: Member,
+    speaker: Speaker,
     /// The number that its next change must have; 0 while none is known.
     next: u64,
     states: BTreeMap<Key, Held>,
@@ -106,7 +113,7 @@ impl LiveMirror {
             let from = (Bound::Included(prefix), Bound::Unbounded);
             let states = origin.states.range::<[u8], _>(from);
             let states = states.take_while(move |(key, _)| key.starts_with(prefix));
-            states.filter_map(|(key, held)| Some((origin.member, &**key, held.value.as_deref()?)))
+            states.filter_map(|(key, held)| Some((origin.speaker.member, &**key, held.value.as_deref()?)))
         })
     }
 
@@ -114,7 +121,7 @@ impl LiveMirror {
     pub fn all_of(&self, key: &[u8]) -> impl Iterator<Item = (Member, &[u8])> {
         self.origins.values().filter_map(move |origin| {
             let held = origin.states.get(key)?;
-            Some((origin.member, held.value.as_deref()?))
+            Some((origin.speaker.member, held.value.as_deref()?))
         })
     }
 
@@ -126,16 +133,39 @@ impl LiveMirror {
         origins.map(|origin| origin.begin_sync(now)).collect()
     }
 
-    /// The nodes that live. What others have said is withdrawn.
-    pub fn on_view(&mut self, now: Instant, view: &View) -> Vec<LiveAction> {
-        let mut actions = Vec::new();
+    /// The nodes that live, as the database had them at `read_at` or later. What others have said is
+    /// withdrawn.
+    pub fn on_view(&mut self, now: Instant, read_at: Instant, view: &View) -> Vec<LiveAction> {
+        let mut actions = self.forget_lost(read_at, view);
         for node in &view.nodes {
             match node.life {
-                Life::Over => actions.extend(self.withdraw(node.member)),
-                Life::Current | Life::Late => drop(self.meet(now, node.member, &mut actions)),
+                Life::Over => actions.extend(self.withdraw(read_at, node.member)),
+                Life::Current | Life::Late => {
+                    drop(self.meet(now, Speaker::unknown(node.member), &mut actions));
+                }
             }
         }
         actions
+    }
+
+    /// A life is in the database before it speaks. If one is not there that was known before the view
+    /// was read, the database has lost it, and counts from a lower number again.
+    fn forget_lost(&mut self, read_at: Instant, view: &View) -> Vec<LiveAction> {
+        let shown = |node: NodeNumber| {
+            let mut nodes = view.nodes.iter().map(|shown| shown.member);
+            let shown = nodes.find(|member| member.node == node);
+            shown.unwrap_or(Member { node, epoch: 0 })
+        };
+        let lives = self.lives.iter();
+        let lost = lives.filter_map(|(node, newest)| {
+            let shown = shown(*node);
+            (newest.known_at < read_at && shown.epoch < newest.epoch).then_some(shown)
+        });
+        let lost: Vec<Member> = lost.collect();
+        let forgotten = lost.into_iter();
+        forgotten
+            .flat_map(|shown| self.forget(read_at, shown))
+            .collect()
     }
 
     /// A node has said that a state has changed.
@@ -179,16 +209,19 @@ impl LiveMirror {
 
     /// A node has answered.
     pub fn on_part(&mut self, now: Instant, part: Part) -> Vec<LiveAction> {
-        match self.origins.get_mut(&part.origin.node) {
-            Some(origin) if origin.member == part.origin => origin.on_part(now, part),
-            _ => Vec::new(),
+        let Some(origin) = self.origins.get_mut(&part.origin.member.node) else {
+            return Vec::new();
+        };
+        match origin.hears(part.origin) {
+            true => origin.on_part(now, part),
+            false => Vec::new(),
         }
     }
 
     /// An origin did not listen when it was asked.
-    pub fn on_unanswered(&mut self, member: Member) {
-        let origin = self.origins.get_mut(&member.node);
-        let origin = origin.filter(|origin| origin.member == member);
+    pub fn on_unanswered(&mut self, asked: Speaker) {
+        let origin = self.origins.get_mut(&asked.member.node);
+        let origin = origin.filter(|origin| origin.speaker.is_meant_by(asked));
         if let Some(sync) = origin.and_then(|origin| origin.sync.as_mut()) {
             sync.is_unanswered = true;
         }
@@ -208,43 +241,42 @@ impl LiveMirror {
     fn meet(
         &mut self,
         now: Instant,
-        member: Member,
+        speaker: Speaker,
         actions: &mut Vec<LiveAction>,
     ) -> Option<&mut Origin> {
-        let oldest = self.lives.get(&member.node).copied().unwrap_or_default();
-        if member.node == self.own || member.epoch < oldest {
+        let member = speaker.member;
+        let newest = self.lives.get(&member.node);
+        if member.node == self.own || newest.is_some_and(|newest| member.epoch < newest.epoch) {
             return None;
         }
-        let known = self
-            .origins
-            .get(&member.node)
-            .map(|origin| origin.member.epoch);
-        if known.is_none_or(|epoch| epoch < member.epoch) {
-            actions.extend(self.forget(member));
-            let mut origin = Origin::new(member);
+        let known = self.origins.get(&member.node);
+        if known.is_none_or(|known| known.speaker.gives_way_to(speaker)) {
+            actions.extend(self.forget(now, member));
+            let mut origin = Origin::new(speaker);
             actions.push(origin.begin_sync(now));
             self.origins.insert(member.node, origin);
         }
-        self.origins
-            .get_mut(&member.node)
-            .filter(|origin| origin.member == member)
+        let origin = self.origins.get_mut(&member.node)?;
+        (origin.hears(speaker) || !speaker.is_known()).then_some(origin)
     }
 
     /// Everything that lives before this one have said ends.
-    fn withdraw(&mut self, over: Member) -> Vec<LiveAction> {
-        let known = self
-            .origins
-            .get(&over.node)
-            .map(|origin| origin.member.epoch);
-        match known {
+    fn withdraw(&mut self, read_at: Instant, over: Member) -> Vec<LiveAction> {
+        let known = self.origins.get(&over.node);
+        match known.map(|origin| origin.speaker.member.epoch) {
             // A later life has spoken already.
             Some(epoch) if epoch > over.epoch => Vec::new(),
-            _ => self.forget(over),
+            _ => self.forget(read_at, over),
         }
     }
 
-    fn forget(&mut self, member: Member) -> Vec<LiveAction> {
-        self.lives.insert(member.node, member.epoch);
+    /// From now on this life of a node may speak, and later ones.
+    fn forget(&mut self, now: Instant, member: Member) -> Vec<LiveAction> {
+        let newest = NewestLife {
+            epoch: member.epoch,
+            known_at: now,
+        };
+        self.lives.insert(member.node, newest);
         let Some(origin) = self.origins.remove(&member.node) else {
             return Vec::new();
         };
@@ -252,7 +284,7 @@ impl LiveMirror {
             .states
             .into_iter()
             .filter(|(_, held)| held.value.is_some());
-        gone.map(|(key, _)| LiveAction::Withdrawn(origin.member, key))
+        gone.map(|(key, _)| LiveAction::Withdrawn(origin.speaker.member, key))
             .collect()
     }
 
@@ -260,10 +292,11 @@ impl LiveMirror {
         &mut self,
         has_missed: bool,
         now: Instant,
-        member: Member,
+        speaker: Speaker,
         actions: &mut Vec<LiveAction>,
     ) {
-        let origin = self.origins.get_mut(&member.node).filter(|_| has_missed);
+        let origin = self.origins.get_mut(&speaker.member.node);
+        let origin = origin.filter(|_| has_missed);
         let Some(origin) = origin else { return };
         match &mut origin.sync {
             Some(sync) => sync.must_repeat = true,
@@ -276,13 +309,22 @@ impl LiveMirror {
 }
 
 impl Origin {
-    fn new(member: Member) -> Self {
+    fn new(speaker: Speaker) -> Self {
         Self {
-            member,
+            speaker,
             next: 0,
             states: BTreeMap::new(),
             sync: None,
         }
+    }
+
+    /// Whether it is this process that speaks. Of a life that only a view has shown, it is the first one
+    /// that does.
+    fn hears(&mut self, speaker: Speaker) -> bool {
+        if !self.speaker.is_known() && self.speaker.member == speaker.member {
+            self.speaker = speaker;
+        }
+        self.speaker == speaker
     }
 
     fn begin_sync(&mut self, now: Instant) -> LiveAction {
@@ -294,7 +336,7 @@ impl Origin {
             must_repeat: false,
         });
         LiveAction::Ask(PartRequest {
-            origin: self.member,
+            origin: self.speaker,
             after: None,
         })
     }
@@ -315,7 +357,7 @@ impl Origin {
         let sync = self.sync.as_mut()?;
         (sync.asked_at, sync.is_unanswered) = (now, false);
         Some(LiveAction::Ask(PartRequest {
-            origin: self.member,
+            origin: self.speaker,
             after: sync.after.clone(),
         }))
     }
@@ -328,7 +370,7 @@ impl Origin {
         }
         let before = known.and_then(|known| known.value.as_ref());
         let action = (before != value.as_ref())
-            .then(|| LiveAction::Set(self.member, key.clone(), value.clone()));
+            .then(|| LiveAction::Set(self.speaker.member, key.clone(), value.clone()));
         match (&value, &self.sync) {
             // Nothing can bring it back.
             (None, None) => drop(self.states.remove(&key)),
@@ -405,7 +447,7 @@ impl Origin {
         let removed = missing.into_iter().filter_map(|key| {
             let held = self.states.get_mut(&key)?;
             (held.number, held.value) = (part.at, None);
-            Some(LiveAction::Withdrawn(self.member, key))
+            Some(LiveAction::Withdrawn(self.speaker.member, key))
         });
         removed.collect()
     }

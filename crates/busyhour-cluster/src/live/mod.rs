@@ -1,6 +1,7 @@
 //! Live states of one node, and how other nodes have the same ones, over a network that may lose,
 //! repeat and reorder. See "Live states" in the crate's README.
 
+mod speaker;
 mod message;
 mod codec;
 mod origin;
@@ -15,3 +16,4 @@ pub use mirror::{LiveAction, LiveMirror};
 pub use origin::LiveOrigin;
 pub use outbox::LiveOutbox;
 pub use shared::{Report, SharedAction, SharedStates};
+pub use speaker::Speaker;

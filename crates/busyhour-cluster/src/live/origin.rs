@@ -1,16 +1,15 @@
 //! The states that start on this node.
 
-use super::{Beacon, Entry, Key, LiveChange, Part, PartRequest, Value};
-use crate::Member;
+use super::{Beacon, Entry, Key, LiveChange, Part, PartRequest, Speaker, Value};
 use std::{collections::BTreeMap, ops::Bound};
 
-/// The live states of one life of a node, with the numbers of their changes.
+/// The live states of one process, with the numbers of their changes.
 ///
 /// Whoever uses it sends each [`LiveChange`] and, with each beat, a [`Beacon`] to all nodes, in the
 /// order in which it got them, and answers each [`PartRequest`].
 #[derive(Debug)]
 pub struct LiveOrigin {
-    member: Member,
+    speaker: Speaker,
     last: u64,
     states: BTreeMap<Key, (u64, Value)>,
     too_large: u64,
@@ -21,9 +20,9 @@ impl LiveOrigin {
     pub const VALUE_BYTES_MAX: usize = 8 << 20;
 
     /// No states yet.
-    pub fn new(member: Member) -> Self {
+    pub fn new(speaker: Speaker) -> Self {
         Self {
-            member,
+            speaker,
             last: 0,
             states: BTreeMap::new(),
             too_large: 0,
@@ -62,15 +61,15 @@ impl LiveOrigin {
     /// What tells others whether they have missed something.
     pub fn beacon(&self) -> Beacon {
         Beacon {
-            origin: self.member,
+            origin: self.speaker,
             number: self.last,
         }
     }
 
     /// The states behind a key, of about `bytes_max` bytes but at least one; `None` if another
-    /// life was asked.
+    /// process was asked.
     pub fn part(&self, request: &PartRequest, bytes_max: usize) -> Option<Part> {
-        if request.origin != self.member {
+        if !self.speaker.is_meant_by(request.origin) {
             return None;
         }
         let from = request
@@ -93,7 +92,7 @@ impl LiveOrigin {
             });
         }
         Some(Part {
-            origin: self.member,
+            origin: self.speaker,
             after: request.after.clone(),
             at: self.last,
             entries,
@@ -138,7 +137,7 @@ impl LiveOrigin {
     fn change(&mut self, key: Key, value: Option<Value>) -> LiveChange {
         self.last += 1;
         LiveChange {
-            origin: self.member,
+            origin: self.speaker,
             number: self.last,
             key,
             value,

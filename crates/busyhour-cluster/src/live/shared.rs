@@ -3,7 +3,8 @@
 //! out as actions.
 
 use super::{
-    Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part, PartRequest, Value,
+    Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part, PartRequest, Speaker,
+    Value,
     by_partition::ByPartition,
 };
 use crate::{Grant, Member, NodeNumber, PARTITION_COUNT, Partition, View};
@@ -69,13 +70,13 @@ pub struct Report {
 }
 
 impl SharedStates {
-    /// Of a life that begins now. An origin that does not answer within `patience` is asked
+    /// Of a process that begins now. An origin that does not answer within `patience` is asked
     /// again.
-    pub fn new(own: Member, patience: Duration) -> Self {
+    pub fn new(own: Speaker, patience: Duration) -> Self {
         Self {
-            own,
+            own: own.member,
             origin: LiveOrigin::new(own),
-            mirror: LiveMirror::new(own.node, patience),
+            mirror: LiveMirror::new(own.member.node, patience),
             grants: BTreeMap::new(),
             watched: ByPartition::new(),
             unheard: vec![0; PARTITION_COUNT].into(),
@@ -282,13 +283,13 @@ impl SharedStates {
     }
 
     /// A node did not listen when it was asked for a part.
-    pub fn on_unanswered(&mut self, origin: Member) {
+    pub fn on_unanswered(&mut self, origin: Speaker) {
         self.mirror.on_unanswered(origin);
     }
 
-    /// The nodes that live.
-    pub fn on_view(&mut self, now: Instant, view: &View) -> Vec<SharedAction> {
-        let actions = self.mirror.on_view(now, view);
+    /// The nodes that live, as the database had them at `read_at` or later.
+    pub fn on_view(&mut self, now: Instant, read_at: Instant, view: &View) -> Vec<SharedAction> {
+        let actions = self.mirror.on_view(now, read_at, view);
         self.follow(actions)
     }
 

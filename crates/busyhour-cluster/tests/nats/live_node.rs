@@ -3,7 +3,7 @@
 use busyhour::clock::Clock;
 use busyhour_cluster::{
     Broker, BrokerError, BrokerMessage, Key, LiveAction, LiveMessage, LiveMirror, LiveOrigin,
-    Member, NatsBroker, NatsOptions, NodeNumber, OnConnected, PartRequest, Value,
+    Member, NatsBroker, NatsOptions, NodeNumber, OnConnected, PartRequest, Speaker, Value,
 };
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use std::{
 
 /// A node: what it says, and what it has of others.
 pub struct LiveNode {
-    member: Member,
+    speaker: Speaker,
     clock: Clock,
     origin: Mutex<LiveOrigin>,
     mirror: Mutex<LiveMirror>,
@@ -26,10 +26,11 @@ impl LiveNode {
             node: NodeNumber(node),
             epoch: 1,
         };
+        let speaker = Speaker::new(member, u64::from(node));
         let live = Arc::new(Self {
-            member,
+            speaker,
             clock: Clock::machine(),
-            origin: Mutex::new(LiveOrigin::new(member)),
+            origin: Mutex::new(LiveOrigin::new(speaker)),
             mirror: Mutex::new(LiveMirror::new(member.node, PATIENCE)),
             broker: OnceLock::new(),
         });
@@ -100,7 +101,7 @@ impl LiveNode {
     /// What this node has of another.
     pub fn states_of(&self, other: &Self) -> BTreeMap<Key, Value> {
         let mirror = self.mirror.lock().unwrap();
-        let states = mirror.states(other.member.node);
+        let states = mirror.states(other.speaker.member.node);
         states
             .map(|(key, value)| (key.into(), value.into()))
             .collect()
@@ -109,7 +110,7 @@ impl LiveNode {
     /// What the node says itself.
     pub fn own_states(&self) -> BTreeMap<Key, Value> {
         let request = PartRequest {
-            origin: self.member,
+            origin: self.speaker,
             after: None,
         };
         let all = self
@@ -157,7 +158,7 @@ impl LiveNode {
     fn follow(self: &Arc<Self>, actions: Vec<LiveAction>) {
         for action in actions {
             if let (LiveAction::Ask(request), Some(broker)) = (action, self.broker.get()) {
-                let subject = subject(request.origin.node);
+                let subject = subject(request.origin.member.node);
                 let request = LiveMessage::Ask(request).to_bytes();
                 let done = Box::new(on(self, Self::take_part));
                 let _asked_again = broker.request(&subject, request, PATIENCE, done);

@@ -7,7 +7,8 @@ use crate::{
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_cluster::{
     Action, Counted, Failure, Grant, Life as NodeLife, LiveMessage, LiveOutbox, Member, Node,
-    NodeView, Notices, Partition, Reply, Report, Route, SharedAction, SharedStates, Timing, Value,
+    NodeView, Notices, Partition, Reply, Report, Route, SharedAction, SharedStates, Speaker, Timing,
+    Value,
 };
 use busyhour_registrar::{BindingId, Bindings, Now, Registration, RegistrationPolicy};
 use busyhour_sip::{Flow, Message};
@@ -34,6 +35,7 @@ pub enum Out {
 pub struct Life {
     pub number: usize,
     pub member: Member,
+    speaker: Speaker,
     pub core: Node,
     pub shared: SharedStates,
     /// Changes that leave with the next look at what has to be sent.
@@ -77,12 +79,14 @@ struct Write {
 }
 
 impl Life {
-    pub fn new(number: usize, member: Member, asked_at: Instant) -> Self {
+    pub fn new(number: usize, member: Member, random: u64, asked_at: Instant) -> Self {
+        let speaker = Speaker::new(member, random);
         Self {
             number,
             member,
+            speaker,
             core: Node::new(member, Timing::default(), asked_at),
-            shared: SharedStates::new(member, PATIENCE),
+            shared: SharedStates::new(speaker, PATIENCE),
             outbox: LiveOutbox::default(),
             asks: VecDeque::new(),
             is_asking: false,
@@ -130,7 +134,7 @@ impl Life {
             self.is_connected = is_connected;
             actions.extend(self.shared.on_connected(now, is_connected));
         }
-        actions.extend(self.shared.on_view(now, &view));
+        actions.extend(self.shared.on_view(now, self.core.view_read_at(), &view));
         actions.extend(self.shared.on_time(now));
         self.follow_shared(actions);
     }
@@ -220,7 +224,7 @@ impl Life {
         match letter {
             Letter::Live(bytes) => {
                 let message = LiveMessage::from_bytes(&bytes).expect("as it was sent");
-                if message.origin() != self.member {
+                if message.origin() != self.speaker {
                     let actions = self.shared.on_message(now, message);
                     self.follow_shared(actions);
                 }
@@ -501,7 +505,7 @@ impl Life {
                     self.out.push(Out::ToAll(Letter::Live(message.to_bytes())));
                 }
                 SharedAction::Ask(request) => {
-                    let to = usize::from(request.origin.node.0) - 1;
+                    let to = usize::from(request.origin.member.node.0) - 1;
                     let bytes = LiveMessage::Ask(request).to_bytes();
                     self.out
                         .push(Out::ToNode(to, Letter::Ask(self.number, bytes)));

@@ -203,7 +203,9 @@ impl World {
                 match joined {
                     Ok(member) => {
                         assert_eq!(usize::from(member.node.0), number + 1);
-                        machine.life = Some(Life::new(number, *member, machine.asked_at));
+                        let random = (process + 1) << 1;
+                        let life = Life::new(number, *member, random, machine.asked_at);
+                        machine.life = Some(life);
                     }
                     Err(_) => self.push(100, Event::Start(number)),
                 }

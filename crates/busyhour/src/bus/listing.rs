@@ -66,9 +66,12 @@ impl<E: Event> TopicInner<E> {
     pub(super) fn slowest(&self) -> Option<(u64, String)> {
         let waiting = |it: &SubscriberLag<E>| it.subscriber.mailbox().len() as u64 + it.unread;
         let listed = Self::together(self.shards().iter().map(Shard::waiting_subscribers));
-        let slowest = listed.iter().max_by_key(|it| waiting(it))?;
-        let len = waiting(slowest);
-        (len > 0).then(|| (len, slowest.subscriber.name().into()))
+        let slowest = listed.iter().max_by_key(|it| waiting(it));
+        let slowest = slowest.map(|it| (waiting(it), String::from(it.subscriber.name())));
+        let mut panics = Panics::default();
+        // One that has ended meanwhile drops what its user gave it.
+        listed.into_iter().for_each(|it| panics.drop(it.subscriber));
+        slowest.filter(|(len, _)| *len > 0)
     }
 
     /// How much of the cache a reader has not read yet.
@@ -76,9 +79,8 @@ impl<E: Event> TopicInner<E> {
         if !subscriber.mailbox().reads_cache() {
             return 0;
         }
-        let listed = self.listed().into_iter();
-        let own = listed.filter(|it| Arc::ptr_eq(&it.subscriber, subscriber));
-        own.map(|it| it.unread as usize).sum()
+        let unread = self.shards().iter().map(|it| it.unread_len(subscriber));
+        unread.sum::<u64>() as usize
     }
 
     /// Announces a subscription that has started; returns its number, if it is

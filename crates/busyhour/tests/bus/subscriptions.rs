@@ -305,3 +305,52 @@ fn a_publisher_s_loss_and_the_list_agree() {
     assert_eq!(HEARD.load(Ordering::Relaxed), 10);
     assert_eq!((full.delivered, full.lost), (11, 15), "ten and the notice");
 }
+
+/// The statistics find it among those alone for whom something may wait, the list visits all.
+#[test]
+fn the_slowest_is_the_first_of_the_list_whatever_has_waited_before() {
+    let loads: Topic<Load> = Topic::builder("loads").cached().build();
+    let pool = idle_pool();
+    let subscribe = |line: u32, replays: bool| {
+        let builder = loads.subscribe().key(line).name(line.to_string());
+        let builder = match replays {
+            true => builder.replay().conflate(),
+            false => builder,
+        };
+        builder.on(&pool).start(|_| ())
+    };
+    let mut all: Vec<_> = (0..200).map(|line| subscribe(line, line % 3 == 0)).collect();
+    let mut random = 7_u32;
+    let mut has_waited = 0;
+    for round in 0..2_000 {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let line = (random >> 8) % 200;
+        match random >> 29 {
+            0 => {
+                // Another one comes for the key before the statistics look again.
+                drop(all.swap_remove(line as usize));
+                all.push(subscribe((random >> 16) % 200, round % 2 == 0));
+            }
+            1 => all[line as usize].replay(),
+            2 => while pool.step() {},
+            3 => drop(pool.step()),
+            4 => drop(loads.remove(&line)),
+            _ => drop(loads.publish(load(line, random))),
+        }
+        if (random >> 12).is_multiple_of(4) {
+            let stats = loads.stats();
+            let expected = loads.subscriptions().first().map_or(0, |it| it.queued_len);
+            assert_eq!(stats.slowest_queued_len, expected, "round {round}");
+            has_waited += u32::from(expected > 1);
+            let named = of_len(&loads, &stats.slowest_subscriber);
+            assert!(expected == 0 || named.contains(&expected), "round {round}");
+        }
+    }
+    assert!(has_waited > 100, "{has_waited}");
+}
+
+fn of_len(topic: &Topic<Load>, name: &str) -> Vec<u64> {
+    let all = topic.subscriptions().into_iter();
+    let named = all.filter(|stats| stats.name == name);
+    named.map(|stats| stats.queued_len).collect()
+}

@@ -270,6 +270,10 @@ pub(super) const CLUSTER: Subject = Subject {
         column("number", "its number, which belongs to the name for ever"),
         column("epoch", "which of its lives"),
         column("is_asked", "whether it is the one that was asked"),
+        column(
+            "way",
+            "datagrams, or nats if messages to it go over NATS alone, which costs more",
+        ),
     ],
     sort: "name",
     nested: None,

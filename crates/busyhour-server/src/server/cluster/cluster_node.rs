@@ -1,7 +1,7 @@
 //! This node, for the rest of the server.
 
 use super::{
-    ClusterMembership, NodeLife,
+    ClusterMembership, NodeLife, NodeWay,
     direct::node_paths::NodePaths,
     inbox::{
         node_inbox::{NodeEvent, NodeInbox},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::server::{random::random_key, stats::counters::Counter};
 use busyhour::{clock::Clock, runtime::Runtime};
-use busyhour_cluster::{Grant, Life, Member, NodeView, Partition};
+use busyhour_cluster::{Grant, Life, Member, NodeView, Partition, Speaker};
 use busyhour_store::{Completion, Refused};
 use std::{io, sync::Arc, thread, time::Duration};
 
@@ -57,17 +57,23 @@ impl ClusterNode {
             tracing::warn!(%error, "announcements of other nodes are not heard");
         }
         let (subjects, member) = (membership.subjects.clone(), membership.member);
+        let salt = random_key(runtime).map_err(io::Error::other)?;
         let paths = membership.direct.take().and_then(|socket| {
-            // Without random numbers all goes over NATS.
-            let salt = random_key(runtime).ok()?;
             let own = (member, membership.secret, salt);
             NodePaths::new(own, socket, runtime.buffers().clone(), clock.clone())
         });
+        if paths.is_none() {
+            tracing::warn!(
+                event = "nodes_over_nats_only",
+                "this node has no socket for datagrams of other nodes, so all goes over NATS, which costs more"
+            );
+        }
         let broker = membership.broker.clone();
         let link = Arc::new(NodeLink::new(broker, paths, subjects, member));
+        let speaker = speaker(runtime, member)?;
         let live = Arc::new(LiveStates::new(
             runtime,
-            membership.member,
+            speaker,
             membership.broker.clone(),
             &membership.subjects,
         ));
@@ -204,8 +210,18 @@ impl ClusterNode {
                 .map(|(partition, _)| partition.0)
                 .collect(),
             is_asked: node.member == self.member,
+            way: self.way_to(node.member),
         };
         view.nodes.iter().map(node).collect()
+    }
+
+    /// How messages go to a node; of this one, whether others may send it datagrams.
+    fn way_to(&self, member: Member) -> NodeWay {
+        let paths = self.link.paths.as_ref();
+        match paths.is_some_and(|paths| member == self.member || paths.is_open_to(member)) {
+            true => NodeWay::Datagrams,
+            false => NodeWay::Nats,
+        }
     }
 
     pub(in crate::server) fn stats(&self) -> ClusterStats {
@@ -261,6 +277,13 @@ impl Drop for ClusterNode {
         self.inbox.push(NodeEvent::Gone);
         self.partitions.end();
     }
+}
+
+/// This process, for those who hear its live states.
+fn speaker(runtime: &Runtime, member: Member) -> io::Result<Speaker> {
+    let random = random_key(runtime).map_err(io::Error::other)?;
+    let random = random.first_chunk().copied().map(u64::from_le_bytes);
+    Ok(Speaker::new(member, random.unwrap_or_default()))
 }
 
 const PARTITIONS: u64 = busyhour_cluster::PARTITION_COUNT as u64;

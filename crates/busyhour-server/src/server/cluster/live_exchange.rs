@@ -63,7 +63,7 @@ impl Core {
                 Vec::new()
             }),
             LiveEvent::Flush => return live.flush(),
-            LiveEvent::Beat(view) => {
+            LiveEvent::Beat(read_at, view) => {
                 let is_connected = live.is_connected();
                 let has_changed = is_connected != feeds.is_connected;
                 feeds.is_connected = is_connected;
@@ -74,7 +74,7 @@ impl Core {
                     if has_changed {
                         actions.extend(shared.on_connected(now, is_connected));
                     }
-                    actions.extend(shared.on_view(now, &view));
+                    actions.extend(shared.on_view(now, read_at, &view));
                     actions.extend(shared.on_time(now));
                     if must_recall {
                         actions.extend(shared.recall_all());

@@ -28,7 +28,7 @@ use busyhour::{
 };
 use busyhour_cluster::{
     Broker, BrokerError, Grant, LiveMessage, LiveOrigin, LiveOutbox, Member, PARTITION_COUNT,
-    PartRequest, Partition, SharedAction, SharedStates, View,
+    PartRequest, Partition, SharedAction, SharedStates, Speaker, View,
 };
 use busyhour_registrar::watch::{DeviceState, DialogChange};
 use std::{
@@ -42,7 +42,7 @@ use std::{
 
 /// This node's part in what all nodes know of devices.
 pub(in crate::server) struct LiveStates {
-    member: Member,
+    speaker: Speaker,
     broker: Arc<dyn Broker>,
     subject: String,
     spoken: Mutex<SpokenStates>,
@@ -76,11 +76,11 @@ pub(super) enum LiveEvent {
     /// Somebody watches a device of which something was said before.
     Watched(Name),
     /// Another node did not listen when it was asked.
-    Unanswered(Member),
+    Unanswered(Speaker),
     /// Changes wait to be sent.
     Flush,
-    /// Time has passed; the nodes are these.
-    Beat(View),
+    /// Time has passed; at this time or later the nodes were these.
+    Beat(Instant, View),
 }
 
 /// What this node listens to for others, and what it knows of its connection.
@@ -112,17 +112,17 @@ type TakeEvent = Box<dyn Fn(LiveEvent) -> bool + Send + Sync>;
 impl LiveStates {
     pub(super) fn new(
         runtime: &Runtime,
-        member: Member,
+        speaker: Speaker,
         broker: Arc<dyn Broker>,
         subjects: &str,
     ) -> Self {
         let kind = SerializerKind::new(runtime, OPTIONS);
         Self {
-            member,
+            speaker,
             broker,
             subject: format!("{subjects}.live"),
             spoken: Mutex::new(SpokenStates {
-                states: SharedStates::new(member, PATIENCE),
+                states: SharedStates::new(speaker, PATIENCE),
                 outbox: LiveOutbox::default(),
                 is_flush_due: false,
             }),
@@ -140,7 +140,7 @@ impl LiveStates {
     }
 
     pub(super) fn member(&self) -> Member {
-        self.member
+        self.speaker.member
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -234,7 +234,7 @@ impl LiveStates {
     }
 
     /// The next beat of the node has read this.
-    pub(super) fn beat(&self, now: Instant, view: Option<&View>) {
+    pub(super) fn beat(&self, now: Instant, read_at: Instant, view: Option<&View>) {
         let (Some(view), now_ns) = (view, now.as_nanos()) else {
             return;
         };
@@ -247,7 +247,7 @@ impl LiveStates {
         let next = now + BEAT_MIN;
         self.next_beat_ns.store(next.as_nanos(), Ordering::Relaxed);
         self.send_beacon();
-        self.push(LiveEvent::Beat(view.clone()));
+        self.push(LiveEvent::Beat(read_at, view.clone()));
     }
 
     /// Who has asked before this node listened asks again.
@@ -264,7 +264,7 @@ impl LiveStates {
         match LiveMessage::from_bytes(payload) {
             Some(LiveMessage::Ask(request)) => self.answer(&request, reply),
             // What we say ourselves comes back.
-            Some(message) if message.origin() == self.member => {}
+            Some(message) if message.origin() == self.speaker => {}
             Some(message) => drop(self.push(LiveEvent::Said(message))),
             None => match LiveMessage::other_version(payload) {
                 Some(version) => self.other_versions.heard(&version.to_string()),
@@ -283,7 +283,7 @@ impl LiveStates {
 
     /// Where this node hears what others say.
     pub(super) fn subjects_to_hear(&self) -> [String; 2] {
-        [self.subject.clone(), self.subject_of(self.member)]
+        [self.subject.clone(), self.subject_of(self.speaker.member)]
     }
 
     fn subject_of(&self, member: Member) -> String {
@@ -350,7 +350,7 @@ impl LiveStates {
 
     /// Asks another node; what does not come is asked for again.
     pub(super) fn ask(self: &Arc<Self>, request: PartRequest) {
-        let (origin, subject) = (request.origin, self.subject_of(request.origin));
+        let (origin, subject) = (request.origin, self.subject_of(request.origin.member));
         let live = Arc::downgrade(self);
         let answered = Box::new(move |answer: Result<Vec<u8>, BrokerError>| {
             let Some(live) = live.upgrade() else { return };

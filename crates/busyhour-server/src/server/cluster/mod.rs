@@ -33,4 +33,4 @@ pub(super) mod view;
 
 pub use cluster_membership::{ClusterMembership, NodeSocket};
 pub use node_questions::{NodeQuestion, NodeSilence, OnNodeAnswer, OnNodeQuestion};
-pub use view::{AddressOwner, ClusterNodeView, ClusterStats, NodeLife};
+pub use view::{AddressOwner, ClusterNodeView, ClusterStats, NodeLife, NodeWay};

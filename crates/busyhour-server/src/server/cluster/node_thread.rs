@@ -151,7 +151,9 @@ impl NodeThread {
         self.follow_nodes();
         self.link.send_notices(self.clock.now());
         self.last_view.set(self.node.view());
-        self.live.beat(self.clock.now(), self.node.view());
+        let read_at = self.node.view_read_at();
+        self.live
+            .beat(self.clock.now(), read_at, self.node.view());
     }
 
     /// Who reaches devices through a node that is gone has to know it.

@@ -20,10 +20,17 @@ pub(in crate::server) enum RequestRoute {
 
 impl Core {
     /// Hands a request to the node that has its address of record, if that is another one.
+    #[inline(always)]
     pub(in crate::server) fn hand_on(self: &Arc<Self>, request: &Request<'_>) -> RequestRoute {
-        let Some(cluster) = &self.cluster else {
-            return RequestRoute::Here;
-        };
+        match &self.cluster {
+            None => RequestRoute::Here,
+            Some(cluster) => self.route(cluster, request),
+        }
+    }
+
+    /// A server alone pays nothing for it.
+    #[inline(never)]
+    fn route(self: &Arc<Self>, cluster: &ClusterNode, request: &Request<'_>) -> RequestRoute {
         if let Some(carrier) = self.carrier_of(request) {
             return self.hand_to_carrier(cluster, carrier, request);
         }

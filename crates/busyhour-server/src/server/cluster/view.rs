@@ -24,6 +24,8 @@ pub struct ClusterNodeView {
     pub pinned: Vec<u8>,
     /// Whether it is the one that answers here.
     pub is_asked: bool,
+    /// How messages of the one that answers go to it; of that one, whether it takes datagrams.
+    pub way: NodeWay,
 }
 
 /// Which node has an address of record.
@@ -35,6 +37,16 @@ pub enum AddressOwner {
     Other(String),
     /// Nobody at the moment; it takes a lease at most until somebody has.
     Nobody,
+}
+
+/// How messages go to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeWay {
+    /// In datagrams; what is too long for one goes over NATS.
+    Datagrams,
+    /// All over NATS, which costs more.
+    Nats,
 }
 
 /// Whether a node lives.

@@ -6,9 +6,10 @@ use crate::bus::{
     publish_result::{Counts, DeliveryCounters, PublishResult},
 };
 use hashbrown::{HashTable, hash_table::Entry};
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 mod readers;
+mod waiting;
 
 pub(in crate::bus) use readers::ReadChanges;
 
@@ -21,6 +22,8 @@ pub(in crate::bus) struct ShardSubscribers<E: Event> {
     /// How many of them are to be notified of the next change.
     attentive_count: usize,
     keyed: HashTable<KeyListeners<E>>,
+    /// The hashes of keys for whose subscribers something may wait; see `waiting.rs`.
+    noted: Vec<u64>,
     /// In the order in which they were first used.
     attributes: Vec<Attributed<E>>,
     /// The number of all subscribers.
@@ -43,6 +46,8 @@ struct KeyListeners<E: Event> {
     key: Arc<E::Key>,
     /// The tenure of the slot that was last found to hold the key; 0 for none.
     born: u64,
+    /// Something may wait for one of them, and the hash is in the list of such.
+    is_noted: bool,
     listeners: Vec<ShardSubscriber<E>>,
 }
 
@@ -78,20 +83,6 @@ pub(in crate::bus) struct SubscriberLag<E: Event> {
     pub(in crate::bus) unread: u64,
 }
 
-impl<E: Event> ShardSubscriber<E> {
-    fn with_lag(&self, version: u64) -> SubscriberLag<E> {
-        let reads_cache = self.subscriber.mailbox().reads_cache();
-        let lag = self.lag.filter(|lag| !lag.is_new || !reads_cache);
-        SubscriberLag {
-            subscriber: Arc::clone(&self.subscriber),
-            is_lagging: lag.is_some() && !reads_cache,
-            unread: lag
-                .filter(|_| reads_cache)
-                .map_or(0, |lag| version - lag.since),
-        }
-    }
-}
-
 impl<E: Event> ShardSubscribers<E> {
     pub(in crate::bus) fn new() -> Self {
         Self {
@@ -99,6 +90,7 @@ impl<E: Event> ShardSubscribers<E> {
             readers: Vec::new(),
             attentive_count: 0,
             keyed: HashTable::new(),
+            noted: Vec::new(),
             attributes: Vec::new(),
             count: 0,
             blocking_count: 0,
@@ -134,10 +126,18 @@ impl<E: Event> ShardSubscribers<E> {
             &mut self.everything
         };
         place.push(ShardSubscriber {
-            subscriber,
+            subscriber: Arc::clone(&subscriber),
             lag,
             is_stalled: false,
         });
+        self.note(&subscriber);
+    }
+
+    /// Something may wait for the subscriber from now on.
+    fn note(&mut self, subscriber: &Subscriber<E>) {
+        if let Some((hash, key)) = subscriber.key() {
+            self.note_key(hash, key);
+        }
     }
 
     /// The keys with this hash that have subscribers.
@@ -156,6 +156,7 @@ impl<E: Event> ShardSubscribers<E> {
                     hash,
                     key,
                     born: 0,
+                    is_noted: false,
                     listeners,
                 };
                 vacancy.insert(keyed).into_mut()
@@ -241,6 +242,8 @@ impl<E: Event> ShardSubscribers<E> {
         let is_attentive = listener.is_attentive();
         self.attentive_count += usize::from(is_attentive && !was_attentive);
         self.forget_lag(lag);
+        // What it is brought up to date with waits for it.
+        self.note(subscriber);
         lag
     }
 
@@ -388,14 +391,6 @@ impl<E: Event> ShardSubscribers<E> {
         self.all().map(|it| it.with_lag(version)).collect()
     }
 
-    /// Those for whom something waits, which are few of many that listen to one key each.
-    pub(in crate::bus) fn waiting_subscribers(&self, version: u64) -> Vec<SubscriberLag<E>> {
-        let waits =
-            |it: &&ShardSubscriber<E>| it.lag.is_some() || it.subscriber.mailbox().len() > 0;
-        let waiting = self.all().filter(waits);
-        waiting.map(|it| it.with_lag(version)).collect()
-    }
-
     /// Subscribers that wait to be brought up to date.
     pub(in crate::bus) fn laggard_count(&self) -> usize {
         self.laggard_count - self.late_reader_count()
@@ -449,6 +444,7 @@ impl<E: Event> ShardSubscribers<E> {
             }
             // The keys need not be compared again while the key keeps its slot.
             keyed.born = place.born;
+            keyed.note(&mut self.noted);
             for listener in &mut keyed.listeners {
                 let counts = &mut self.counts;
                 let counters = DeliveryCounters { counts, result };

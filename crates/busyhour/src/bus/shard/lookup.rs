@@ -170,9 +170,16 @@ impl<E: Event> Shard<E> {
 
     /// Those for whom something waits.
     pub(in crate::bus) fn waiting_subscribers(&self) -> Vec<SubscriberLag<E>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let version = state.writer.as_ref().map_or(0, CacheWriter::version);
         state.listeners.waiting_subscribers(version)
+    }
+
+    /// The changes of this shard that a reader has not read yet.
+    pub(in crate::bus) fn unread_len(&self, subscriber: &Arc<Subscriber<E>>) -> u64 {
+        let state = self.state.lock();
+        let version = state.writer.as_ref().map_or(0, CacheWriter::version);
+        state.listeners.unread_len(subscriber, version)
     }
 
     pub(in crate::bus) fn stats(&self) -> ShardStats {

@@ -215,6 +215,12 @@ impl NodePaths {
         peers.values().filter(|peer| peer.is_open(now)).count() as u64
     }
 
+    /// Whether messages go to this life of a node in datagrams.
+    pub(in crate::server::cluster) fn is_open_to(&self, member: Member) -> bool {
+        let peer = self.peer(member.node.0);
+        peer.is_some_and(|peer| peer.member == member && peer.is_open(self.clock.now()))
+    }
+
     fn peer(&self, node: u16) -> Option<Arc<PeerPath>> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         peers.get(&node).cloned()

@@ -82,14 +82,6 @@ impl<E: Event> ShardSubscribers<E> {
         }
     }
 
-    /// Until which versions the subscribers that lag have received changes, in order.
-    pub(in crate::bus) fn lags(&self) -> Vec<u64> {
-        let lags = self.all().filter_map(|it| it.lag);
-        let mut since: Vec<u64> = lags.map(|lag| lag.since).collect();
-        since.sort_unstable();
-        since
-    }
-
     /// Readers that have not read everything.
     pub(super) fn late_reader_count(&self) -> usize {
         let late = |it: &&ShardSubscriber<E>| it.lag.is_some_and(|lag| lag.since > 0);
