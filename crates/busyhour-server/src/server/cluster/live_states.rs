@@ -437,6 +437,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What follows from a part takes some milliseconds of a worker. NATS takes 1 MiB by default.
 const PART_BYTES: usize = 64 << 10;
 /// What nobody watches any more is told for so long at most.
-const SWEEP: Duration = Duration::from_secs(20);
+const SWEEP: Duration = Duration::from_secs(5);
 /// A node beats each fifth of a lease, and does more in between.
 const BEAT_MIN: Duration = Duration::from_millis(200);
