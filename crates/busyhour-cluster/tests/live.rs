@@ -6,8 +6,8 @@ mod seeds;
 
 use busyhour::clock::Instant;
 use busyhour_cluster::{
-    Beacon, Entry, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror, LiveOrigin,
-    Life, LiveOutbox, Member, NodeNumber, Part, PartRequest, Speaker, Tables, Timing, Value,
+    Beacon, Entry, Key, Life, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror,
+    LiveOrigin, LiveOutbox, Member, NodeNumber, Part, PartRequest, Speaker, Tables, Timing, Value,
 };
 use seeds::{Random, seeds};
 use std::{collections::BTreeMap, time::Duration};
@@ -498,7 +498,11 @@ impl Network {
         self.has_failed_over = true;
         self.tables = self.standby.clone();
         for node in 0..self.nodes.len() {
-            if self.tables.beat(self.now, self.nodes[node].speaker.member).is_ok() {
+            if self
+                .tables
+                .beat(self.now, self.nodes[node].speaker.member)
+                .is_ok()
+            {
                 continue;
             }
             if self.below(2) == 0 {

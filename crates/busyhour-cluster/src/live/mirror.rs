@@ -113,7 +113,9 @@ impl LiveMirror {
             let from = (Bound::Included(prefix), Bound::Unbounded);
             let states = origin.states.range::<[u8], _>(from);
             let states = states.take_while(move |(key, _)| key.starts_with(prefix));
-            states.filter_map(|(key, held)| Some((origin.speaker.member, &**key, held.value.as_deref()?)))
+            states.filter_map(|(key, held)| {
+                Some((origin.speaker.member, &**key, held.value.as_deref()?))
+            })
         })
     }
 

@@ -4,8 +4,7 @@
 
 use super::{
     Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part, PartRequest, Speaker,
-    Value,
-    by_partition::ByPartition,
+    Value, by_partition::ByPartition,
 };
 use crate::{Grant, Member, NodeNumber, PARTITION_COUNT, Partition, View};
 use busyhour::clock::Instant;

@@ -7,8 +7,8 @@ use crate::{
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_cluster::{
     Action, Counted, Failure, Grant, Life as NodeLife, LiveMessage, LiveOutbox, Member, Node,
-    NodeView, Notices, Partition, Reply, Report, Route, SharedAction, SharedStates, Speaker, Timing,
-    Value,
+    NodeView, Notices, Partition, Reply, Report, Route, SharedAction, SharedStates, Speaker,
+    Timing, Value,
 };
 use busyhour_registrar::{BindingId, Bindings, Now, Registration, RegistrationPolicy};
 use busyhour_sip::{Flow, Message};

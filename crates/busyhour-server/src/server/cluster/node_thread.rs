@@ -152,8 +152,7 @@ impl NodeThread {
         self.link.send_notices(self.clock.now());
         self.last_view.set(self.node.view());
         let read_at = self.node.view_read_at();
-        self.live
-            .beat(self.clock.now(), read_at, self.node.view());
+        self.live.beat(self.clock.now(), read_at, self.node.view());
     }
 
     /// Who reaches devices through a node that is gone has to know it.
