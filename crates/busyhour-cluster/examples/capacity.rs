@@ -551,7 +551,7 @@ const NODE_CORES: usize = 2;
 const DECIDE: Duration = Duration::from_micros(267);
 /// To hand on a refresh and pass on its answer, at each of the two nodes.
 const PASS_ON: Duration = Duration::from_micros(218);
-/// From one node to another in a datagram.
+/// From one node to another over NATS.
 const HOP: Duration = Duration::from_micros(300);
 /// The database's part of a transaction, and of each row in it.
 const GROUP: Duration = Duration::from_micros(400);
