@@ -20,7 +20,9 @@ use super::{
 /// A thread that finds it taken spins a little and then yields its processor,
 /// so that a preempted holder can continue. There is no poisoning: the
 /// protected state stays valid when a holder panics.
+#[repr(C)]
 pub(crate) struct SpinLock<T> {
+    /// Before the value, whose first fields are on the same cache line.
     is_taken: AtomicBool,
     value: UnsafeCell<T>,
 }

@@ -4,63 +4,88 @@ use std::{cell::Cell, collections::VecDeque, mem};
 
 /// What was replaced in a table and may still have readers.
 ///
-/// Garbage is collected in bags. A full bag is stamped with the epoch and
-/// returned for dropping when that epoch is over. The number of bags is bounded
-/// only by how long readers read; a reader clones one event.
+/// Values wait in the order in which they were replaced. Each portion of them is stamped with the
+/// epoch, and is over when that epoch is. How many wait is bounded only by how long readers read; a
+/// reader clones one event.
 ///
-/// The values of a bag are returned one by one, one for each new value, so that
-/// the allocator gets memory back shortly before it is asked for some. A bag
-/// that is larger than usual is returned whole. So if nobody reads, at most
-/// four bags of values wait: an open one, two sealed ones, and one that is
-/// being returned.
+/// Values that are over are returned one by one, one for each new value, so that the next event
+/// gets memory that was in use a short time ago. If more are over than a table keeps, the rest is
+/// returned whole. So if nobody reads, at most 256 values wait.
+#[repr(C)]
 pub(in crate::bus) struct Garbage<E, A> {
-    open: Bag<E, A>,
-    sealed: Sealed<E, A>,
-    /// A bag whose epoch is over and which is being returned.
-    over: Bag<E, A>,
+    /// Oldest first.
+    values: VecDeque<E>,
+    /// The number of the oldest value: how many were returned before it.
+    first: u64,
+    /// Values below this number are over.
+    over: u64,
+    /// Values below this number have a stamp.
+    stamped: u64,
+    /// How many values were retired since the beginning.
+    retired: u64,
+    /// Arrays without a stamp.
+    arrays: Vec<A>,
+    /// The portions that are not over, oldest first.
+    portions: VecDeque<RetiredPortion>,
+    /// Arrays with their stamps, oldest first.
+    stamped_arrays: VecDeque<(u64, A)>,
 }
 
 /// Garbage that no reader can use any more.
-pub(in crate::bus) struct Overdue<E, A>(Option<Box<Sealed<E, A>>>);
+pub(in crate::bus) struct Overdue<E, A>(Option<Box<Bag<E, A>>>);
 
-/// Full bags, each with its stamp, oldest first.
-type Sealed<E, A> = VecDeque<(u64, Bag<E, A>)>;
+/// Values with one stamp.
+struct RetiredPortion {
+    stamp: u64,
+    /// The number of the first value after them.
+    end: u64,
+}
 
 /// Dropped only when no reader can use its values.
-pub(in crate::bus) struct Bag<E, A> {
-    values: Vec<E>,
+struct Bag<E, A> {
+    values: VecDeque<E>,
+    #[expect(dead_code, reason = "they are only dropped")]
     arrays: Vec<A>,
 }
 
 impl<E, A> Garbage<E, A> {
-    /// Values in a full bag: enough to make the cost of a stamp small. A model
-    /// is too short to fill such a bag.
-    const BAG_LEN: usize = if cfg!(loom) { 1 } else { 64 };
+    /// Values in a portion: enough to make the cost of a stamp small, and few, since what waits
+    /// goes through the processor's cache again and again. A model is too short for such a portion.
+    const PORTION_LEN: u64 = if cfg!(loom) { 1 } else { 8 };
 
-    /// How many sealed bags may wait to be returned one by one.
-    const SEALED_MAX: usize = 2;
+    /// After how many values a table or a thread advances the epoch, and how many values that are
+    /// over a table keeps for its next events. Advancing looks at each thread that reads.
+    const ADVANCE_LEN: u64 = if cfg!(loom) { 1 } else { 120 };
+
+    /// How many portions may wait without that the epoch is advanced for them: the newest one.
+    const WAITING_MAX: usize = if cfg!(loom) { 0 } else { 1 };
 
     pub(in crate::bus) fn new() -> Self {
         Self {
-            open: Bag::new(),
-            sealed: VecDeque::new(),
-            over: Bag::new(),
+            values: VecDeque::new(),
+            first: 0,
+            over: 0,
+            stamped: 0,
+            retired: 0,
+            portions: VecDeque::new(),
+            arrays: Vec::new(),
+            stamped_arrays: VecDeque::new(),
         }
     }
 
     /// The number of values that wait to be dropped.
     pub(in crate::bus) fn len(&self) -> usize {
-        let sealed = self.sealed.iter().map(|(_, bag)| bag.values.len());
-        self.open.values.len() + sealed.sum::<usize>() + self.over.values.len()
+        self.values.len()
     }
 
     #[inline(always)]
     pub(super) fn retire_value(&mut self, value: E) {
-        self.open.values.push(value);
+        self.retired += 1;
+        self.values.push_back(value);
     }
 
     pub(super) fn retire_array(&mut self, array: A) {
-        self.open.arrays.push(array);
+        self.arrays.push(array);
     }
 
     /// Returns a value that no reader can use any more. If dropping it
@@ -68,16 +93,18 @@ impl<E, A> Garbage<E, A> {
     /// a drop: see [`Dropping`].
     #[inline(always)]
     pub(in crate::bus) fn pop(&mut self, runs_code: bool) -> Option<E> {
-        match runs_code && Dropping::is_going_on() {
-            true => None,
-            false => self.over.values.pop(),
+        if self.first >= self.over || runs_code && Dropping::is_going_on() {
+            return None;
         }
+        self.first += 1;
+        self.values.pop_front()
     }
 
     /// What [`Self::pop`] will return next, if it is known.
     #[inline(always)]
     pub(in crate::bus) fn next(&self) -> Option<&E> {
-        self.over.values.last()
+        let is_over = self.first < self.over;
+        is_over.then(|| self.values.front()).flatten()
     }
 
     /// Returns what no reader can use any more, if it is too much for
@@ -87,7 +114,7 @@ impl<E, A> Garbage<E, A> {
         &mut self,
         epochs: impl FnOnce() -> &'static Epochs,
     ) -> Overdue<E, A> {
-        match self.open.arrays.is_empty() {
+        match self.arrays.is_empty() {
             true => self.sweep_values(epochs),
             false => self.seal(epochs()),
         }
@@ -99,66 +126,110 @@ impl<E, A> Garbage<E, A> {
         &mut self,
         epochs: impl FnOnce() -> &'static Epochs,
     ) -> Overdue<E, A> {
-        debug_assert!(
-            self.open.arrays.is_empty(),
-            "an array would wait for values"
-        );
-        match self.open.values.len() >= Self::BAG_LEN {
+        debug_assert!(self.arrays.is_empty(), "an array would wait for values");
+        match self.retired - self.stamped >= Self::PORTION_LEN {
             true => self.seal(epochs()),
             false => Overdue::NOTHING,
         }
     }
 
-    /// Returns everything that no reader can use any more, also from an open
-    /// bag that is not full.
+    /// Returns everything that no reader can use any more, also from a portion
+    /// that is not full.
     pub(in crate::bus) fn sweep_all(&mut self, epochs: &Epochs) -> Overdue<E, A> {
-        let is_empty = self.len() == 0 && self.open.arrays.is_empty();
-        if is_empty && self.sealed.is_empty() || Dropping::is_going_on() {
+        let has_arrays = !self.arrays.is_empty() || !self.stamped_arrays.is_empty();
+        if self.values.is_empty() && !has_arrays || Dropping::is_going_on() {
             return Overdue::NOTHING;
         }
-        self.stamp_open(epochs);
-        let mut bags = self.take_over(epochs);
-        bags.push_back((0, mem::replace(&mut self.over, Bag::new())));
-        Overdue(Some(Box::new(bags)))
+        self.stamp(epochs);
+        self.advance(0, epochs);
+        self.take_over(0, epochs)
     }
 
-    /// Closes the open bag. Returns whole bags only if bags have piled up
-    /// because somebody reads for long, or if a bag holds an array or too many
-    /// values.
+    /// Stamps the open portion. Returns whole values only if more are over than a
+    /// table keeps.
     #[cold]
     #[inline(never)]
     fn seal(&mut self, epochs: &Epochs) -> Overdue<E, A> {
-        self.stamp_open(epochs);
-        if self.over.values.is_empty() {
-            let is_over =
-                |(stamp, bag): &(u64, Bag<E, A>)| !bag.is_large() && epochs.is_over(*stamp);
-            if self.sealed.front().is_some_and(is_over) {
-                if let Some((_, bag)) = self.sealed.pop_front() {
-                    // Reuses the memory of the empty bag.
-                    self.open = mem::replace(&mut self.over, bag);
-                }
-            }
-        }
-        let has_large = self.sealed.iter().any(|(_, bag)| bag.is_large());
-        let is_late = has_large || self.sealed.len() > Self::SEALED_MAX;
-        match is_late && !Dropping::is_going_on() {
-            true => Overdue(Some(Box::new(self.take_over(epochs)))),
+        let len = self.retired - self.stamped;
+        self.stamp(epochs);
+        let may_wait = match self.retired - self.over >= Self::ADVANCE_LEN
+            || !self.stamped_arrays.is_empty()
+        {
+            true => 0,
+            false if Self::is_time_for_thread(len) => Self::WAITING_MAX,
+            false => usize::MAX,
+        };
+        self.advance(may_wait, epochs);
+        let is_late = self.over - self.first > Self::ADVANCE_LEN;
+        match (is_late || !self.stamped_arrays.is_empty()) && !Dropping::is_going_on() {
+            true => self.take_over(Self::ADVANCE_LEN, epochs),
             false => Overdue::NOTHING,
         }
     }
 
-    fn stamp_open(&mut self, epochs: &Epochs) {
-        let bag = mem::replace(&mut self.open, Bag::new());
-        self.sealed.push_back((epochs.stamp(), bag));
-        // Twice: if there is no reader, that ends the epoch of the stamp.
-        epochs.try_advance();
-        epochs.try_advance();
+    /// Gives the newest values and arrays the stamp of now.
+    fn stamp(&mut self, epochs: &Epochs) {
+        let (stamp, end) = (epochs.stamp(), self.retired);
+        if self.stamped < end {
+            self.portions.push_back(RetiredPortion { stamp, end });
+            self.stamped = end;
+        }
+        let arrays = self.arrays.drain(..);
+        self.stamped_arrays
+            .extend(arrays.map(|array| (stamp, array)));
     }
 
-    fn take_over(&mut self, epochs: &Epochs) -> Sealed<E, A> {
-        let stamps = self.sealed.iter().map(|(stamp, _)| *stamp);
+    /// Notes which portions are over. If more than `may_wait` are not, advances the epoch for them.
+    fn advance(&mut self, may_wait: usize, epochs: &Epochs) {
+        self.note_over(epochs);
+        let has_arrays = !self.stamped_arrays.is_empty();
+        if self.portions.len() > may_wait || has_arrays && may_wait == 0 {
+            // Twice: if there is no reader, that ends the epoch of each stamp.
+            epochs.try_advance();
+            epochs.try_advance();
+            RETIRED.try_with(|retired| retired.set(0)).unwrap_or(());
+            self.note_over(epochs);
+        }
+    }
+
+    fn note_over(&mut self, epochs: &Epochs) {
+        while let Some(portion) = self.portions.front().filter(|it| epochs.is_over(it.stamp)) {
+            self.over = portion.end;
+            self.portions.pop_front();
+        }
+    }
+
+    /// Whether this thread has retired so much since it last advanced the epoch that it should do it
+    /// again, and not leave it to others.
+    fn is_time_for_thread(len: u64) -> bool {
+        let add = |retired: &Cell<u64>| {
+            retired.set(retired.get() + len);
+            retired.get() >= Self::ADVANCE_LEN
+        };
+        // A thread that is ending has lost its thread-local storage.
+        RETIRED.try_with(add).unwrap_or(true)
+    }
+
+    /// Takes what is over, without the newest `kept` values.
+    fn take_over(&mut self, kept: u64, epochs: &Epochs) -> Overdue<E, A> {
+        let count = (self.over - self.first).saturating_sub(kept);
+        let values = match count {
+            0 => VecDeque::new(),
+            _ => {
+                // Only what stays is moved: there may be many others, and a lock is held.
+                let rest = self.values.split_off(count as usize);
+                mem::replace(&mut self.values, rest)
+            }
+        };
+        self.first += count;
+        let stamps = self.stamped_arrays.iter().map(|(stamp, _)| *stamp);
         let over = stamps.take_while(|stamp| epochs.is_over(*stamp)).count();
-        self.sealed.drain(..over).collect()
+        let arrays = self.stamped_arrays.drain(..over);
+        let arrays: Vec<A> = arrays.map(|(_, array)| array).collect();
+        match values.is_empty() && arrays.is_empty() {
+            true => Overdue::NOTHING,
+            false => Overdue(Some(Box::new(Bag { values, arrays }))),
+        }
     }
 }
 
@@ -175,17 +246,13 @@ impl<E, A> Overdue<E, A> {
     }
 }
 
-impl<E, A> Bag<E, A> {
-    fn new() -> Self {
-        Self {
-            values: Vec::new(),
-            arrays: Vec::new(),
+impl<E, A> Drop for Garbage<E, A> {
+    fn drop(&mut self) {
+        let _dropping = Dropping::begin();
+        let mut panics = Panics::default();
+        for value in self.values.drain(..) {
+            panics.drop(value);
         }
-    }
-
-    /// Whether it is too large to be returned value by value.
-    fn is_large(&self) -> bool {
-        !self.arrays.is_empty() || self.values.len() > Garbage::<E, A>::BAG_LEN
     }
 }
 
@@ -233,6 +300,11 @@ modelled_zeroed_thread_local! {
     static GOING_ON: Cell<bool>;
 }
 
+modelled_zeroed_thread_local! {
+    /// How many values this thread has retired since it last advanced the epoch.
+    static RETIRED: Cell<u64>;
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -254,21 +326,54 @@ mod tests {
     }
 
     #[test]
-    fn a_bag_waits_until_it_is_full_and_is_emptied_value_by_value() {
+    fn a_portion_waits_until_it_is_full_and_over_and_is_returned_value_by_value() {
         let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
-        let mut garbage = Garbage::<usize, ()>::new();
-        let full = Garbage::<usize, ()>::BAG_LEN;
+        let mut garbage = Garbage::<u64, ()>::new();
+        let full = Garbage::<u64, ()>::PORTION_LEN;
         for value in 1..full {
             garbage.retire_value(value);
-            let untouched = || unreachable!("the bag has room");
+            let untouched = || unreachable!("the portion is not full");
             garbage.sweep(untouched).drop_all();
-            assert_eq!((garbage.len(), garbage.pop(false)), (value, None));
+            assert_eq!((garbage.len() as u64, garbage.pop(false)), (value, None));
         }
         garbage.retire_value(full);
         garbage.sweep(|| epochs).drop_all();
-        let mut given: Vec<_> = std::iter::from_fn(|| garbage.pop(false)).collect();
-        given.sort_unstable();
-        assert!(given.into_iter().eq(1..=full));
+        assert_eq!(garbage.pop(false), None, "a reader may have it");
+        (0..2).for_each(|_| epochs.try_advance());
+        (0..full).for_each(|value| garbage.retire_value(full + value));
+        garbage.sweep(|| epochs).drop_all();
+        let given: Vec<_> = std::iter::from_fn(|| garbage.pop(false)).collect();
+        assert!(given.into_iter().eq(1..=full), "the oldest portion alone");
+        assert_eq!(garbage.len() as u64, full);
+    }
+
+    #[test]
+    fn few_values_wait_whether_they_are_used_again_or_not() {
+        let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
+        for is_used_again in [true, false] {
+            let mut garbage = Garbage::<u64, ()>::new();
+            for value in 0..10_000 {
+                let _used = is_used_again.then(|| garbage.pop(false));
+                garbage.retire_value(value);
+                garbage.sweep(|| epochs).drop_all();
+                assert!(garbage.len() <= 256, "{}", garbage.len());
+            }
+            assert!(garbage.len() > 0);
+        }
+    }
+
+    #[test]
+    fn while_somebody_reads_nothing_is_over() {
+        let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
+        let (reader, mut garbage) = (epochs.register(), Garbage::<u64, ()>::new());
+        let pin = epochs.pin(&reader);
+        for value in 0..1_000 {
+            garbage.retire_value(value);
+            garbage.sweep(|| epochs).drop_all();
+            assert_eq!(garbage.pop(false), None);
+        }
+        drop(pin);
+        garbage.sweep_all(epochs).drop_all();
         assert_eq!(garbage.len(), 0);
     }
 }

@@ -87,7 +87,7 @@ unsafe impl<T: Send> Send for Lines<T> {}
 // SAFETY: shared, it only hands out shared items.
 unsafe impl<T: Sync> Sync for Lines<T> {}
 
-const LINE_BYTES: usize = 64;
+pub(super) const LINE_BYTES: usize = 64;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -10,7 +10,7 @@ mod tombstones;
 mod unread;
 mod writer;
 
-use slots::{CacheSlot, CacheSlots};
+use slots::{CacheSlot, CacheSlots, SlotArray, untagged};
 use tombstones::Tombstones;
 pub(in crate::bus) use unread::{NextSlots, Unread, UnreadChange};
 
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     bus::{Event, panics::Panics},
     sync::{
-        atomic::{AtomicPtr, AtomicUsize, Ordering},
+        atomic::{AtomicPtr, Ordering},
         load_sequential_pointer, load_sequential_u64,
     },
 };
@@ -34,31 +34,29 @@ use std::mem;
 /// The part that readers use. The other part, [`CacheWriter`], is behind the
 /// shard's lock.
 pub(in crate::bus) struct CacheTable<E: Event> {
-    /// The current array: written by the writer, followed by pinned readers.
-    slots: AtomicPtr<CacheSlots<E>>,
-    /// The address of the first slot, with the mask: written by the writer, and
-    /// only a hint. It is never dereferenced, so it may be outdated, also in
-    /// only one of its parts.
-    first: AtomicUsize,
-    mask: AtomicUsize,
+    /// The current array, as [`SlotArray::tagged`]: written by the writer, followed by pinned readers.
+    slots: AtomicPtr<CacheSlot<E>>,
 }
 
-/// The part that only the holder of the shard's lock uses.
+/// The part that only the holder of the shard's lock uses. What each publish uses comes first.
+#[repr(C)]
 pub(in crate::bus) struct CacheWriter<E: Event> {
+    garbage: Garbage<SharedEvent<E>, SlotArray<E>>,
     version: u64,
     live_count: usize,
     removed_count: usize,
     vacated_count: usize,
+    /// The memory of the current array.
+    array: SlotArray<E>,
     /// Written while somebody lags.
     recent: RecentChanges,
     /// The same.
     copies: RecentCopies<E>,
     tombstones: Tombstones,
-    garbage: Garbage<SharedEvent<E>, Box<CacheSlots<E>>>,
 }
 
 /// Garbage that can be dropped after the shard's lock is released.
-pub(in crate::bus) type Swept<E> = Overdue<SharedEvent<E>, Box<CacheSlots<E>>>;
+pub(in crate::bus) type Swept<E> = Overdue<SharedEvent<E>, SlotArray<E>>;
 
 /// What the key had before its new event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,29 +185,27 @@ impl<E> CachedChange<E> {
 
 impl<E: Event> CacheTable<E> {
     pub(in crate::bus) fn new() -> (Self, CacheWriter<E>) {
-        let slots = CacheSlots::new(CacheSlots::<E>::LEN_MIN);
+        let array = SlotArray::new(SlotArray::<E>::LEN_MIN);
         let table = Self {
-            first: AtomicUsize::new(slots.first()),
-            mask: AtomicUsize::new(slots.mask),
-            slots: AtomicPtr::new(Box::into_raw(slots)),
+            slots: AtomicPtr::new(array.tagged()),
         };
-        (table, CacheWriter::new())
+        (table, CacheWriter::new(array))
     }
 
     /// The array, for readers.
     #[inline(always)]
-    fn pinned_slots<'a>(&'a self, _pin: &'a Pin<'_>) -> &'a CacheSlots<E> {
+    fn pinned_slots<'a>(&'a self, _pin: &'a Pin<'_>) -> CacheSlots<'a, E> {
         // SAFETY: the array that is current when the pin is held is freed by
-        // the writer only after the pin has ended, or with the table itself.
-        unsafe { &*load_sequential_pointer(&self.slots) }
+        // the writer only after the pin has ended, or with the shard.
+        unsafe { CacheSlots::of_tagged(load_sequential_pointer(&self.slots)) }
     }
 
     /// The array, for the writer, which alone replaces and frees it.
     #[inline(always)]
-    fn writer_slots(&self, _writer: &CacheWriter<E>) -> &CacheSlots<E> {
+    fn writer_slots(&self, _writer: &CacheWriter<E>) -> CacheSlots<'_, E> {
         // SAFETY: only the one writer replaces the array, and it borrows it
         // from here no longer than until then.
-        unsafe { &*self.slots.load(Ordering::Relaxed) }
+        unsafe { CacheSlots::of_tagged(self.slots.load(Ordering::Relaxed)) }
     }
 
     /// The last event of the key.
@@ -364,9 +360,9 @@ impl<E: Event> CacheTable<E> {
     /// a pin.
     #[inline(always)]
     pub(in crate::bus) fn prefetch(&self, hash: u64) {
-        let index = hash as usize & self.mask.load(Ordering::Relaxed);
-        let first = self.first.load(Ordering::Relaxed);
-        prefetch(first.wrapping_add(index * size_of::<CacheSlot<E>>()));
+        let (first, len) = untagged(self.slots.load(Ordering::Relaxed));
+        let index = hash as usize & (len - 1);
+        prefetch(first.addr() + index * size_of::<CacheSlot<E>>());
     }
 
     /// The event of a slot.
@@ -470,7 +466,7 @@ impl<E: Event> CacheTable<E> {
         writer: &CacheWriter<E>,
         version: u64,
     ) -> Vec<CachedChange<E>> {
-        let slots = &self.writer_slots(writer).slots;
+        let slots = self.writer_slots(writer).slots;
         match writer.recent.since(version, writer.version) {
             Some(noted) => noted
                 .filter_map(|(version, index)| slots[index].change_at(version))
@@ -496,7 +492,7 @@ impl<E: Event> CacheTable<E> {
     fn shrink(&self, writer: &mut CacheWriter<E>) {
         let len = self.writer_slots(writer).slots.len();
         let used = writer.live_count + writer.removed_count;
-        if len > CacheSlots::<E>::LEN_MIN && used < len / 16 {
+        if len > SlotArray::<E>::LEN_MIN && used < len / 16 {
             self.rebuild(writer);
         }
     }
@@ -505,31 +501,25 @@ impl<E: Event> CacheTable<E> {
     #[cold]
     fn rebuild(&self, writer: &mut CacheWriter<E>) {
         let old = self.writer_slots(writer);
-        let new = CacheSlots::new(CacheSlots::<E>::len_for(
-            writer.live_count + writer.removed_count,
-        ));
+        let used = writer.live_count + writer.removed_count;
+        let new = SlotArray::new(SlotArray::<E>::len_for(used));
         for slot in old.slots.iter().filter(|slot| !slot.is_free()) {
-            slot.copy_to(&new);
+            slot.copy_to(new.slots());
         }
         writer.vacated_count = 0;
         writer.recent.clear();
-        self.first.store(new.first(), Ordering::Relaxed);
-        self.mask.store(new.mask, Ordering::Relaxed);
-        let old = self.slots.swap(Box::into_raw(new), Ordering::AcqRel);
-        // SAFETY: the pointer came from a box, and it is no longer current.
+        self.slots.store(new.tagged(), Ordering::Release);
         // The events have moved: the old slots do not drop theirs.
-        writer.garbage.retire_array(unsafe { Box::from_raw(old) });
+        let old = mem::replace(&mut writer.array, new);
+        writer.garbage.retire_array(old);
         self.find_tombstones(writer);
     }
 }
 
-impl<E: Event> Drop for CacheTable<E> {
+impl<E: Event> Drop for CacheWriter<E> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from a box; nobody reads or writes, since
-        // the table is borrowed mutably.
-        let slots = unsafe { Box::from_raw(self.slots.load(Ordering::Relaxed)) };
         let mut panics = Panics::default();
-        for slot in slots.slots.iter() {
+        for slot in self.array.slots().slots {
             panics.drop(slot.take());
         }
     }
@@ -619,7 +609,7 @@ mod tests {
 
         /// What a look at every slot finds, oldest first.
         fn found(&self, version: u64) -> Vec<u64> {
-            let slots = &self.table.writer_slots(&self.writer).slots;
+            let slots = self.table.writer_slots(&self.writer).slots;
             let found = slots.iter().filter_map(|slot| slot.change_since(version));
             let mut found: Vec<_> = found.map(|change| change.version()).collect();
             found.sort_unstable();

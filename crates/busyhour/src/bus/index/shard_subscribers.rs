@@ -14,30 +14,31 @@ mod waiting;
 pub(in crate::bus) use readers::ReadChanges;
 
 /// The subscribers of one shard, indexed by key or by the value of an attribute
-/// if they asked for one.
+/// if they asked for one. What each publish uses stands together.
+#[repr(C)]
 pub(in crate::bus) struct ShardSubscribers<E: Event> {
-    everything: Vec<ShardSubscriber<E>>,
-    /// Those that read from the cache what has changed.
-    readers: Vec<ShardSubscriber<E>>,
-    /// How many of them are to be notified of the next change.
-    attentive_count: usize,
-    keyed: HashTable<KeyListeners<E>>,
-    /// The hashes of keys for whose subscribers something may wait; see `waiting.rs`.
-    noted: Vec<u64>,
-    /// In the order in which they were first used.
-    attributes: Vec<Attributed<E>>,
     /// The number of all subscribers.
     count: usize,
     /// Subscribers that make publishers wait for room.
     blocking_count: usize,
     /// Subscribers that need an answer of user code before a change is offered.
     asking_count: usize,
-    /// Subscribers that lag and so may have received keys that are removed
-    /// meanwhile.
-    laggard_count: usize,
     newest_lag: u64,
     /// The results of all deliveries of this shard.
     counts: Counts,
+    everything: Vec<ShardSubscriber<E>>,
+    /// Those that read from the cache what has changed.
+    readers: Vec<ShardSubscriber<E>>,
+    keyed: HashTable<KeyListeners<E>>,
+    /// In the order in which they were first used.
+    attributes: Vec<Attributed<E>>,
+    /// The hashes of keys for whose subscribers something may wait; see `waiting.rs`.
+    noted: Vec<u64>,
+    /// How many readers are to be notified of the next change.
+    attentive_count: usize,
+    /// Subscribers that lag and so may have received keys that are removed
+    /// meanwhile.
+    laggard_count: usize,
 }
 
 /// The subscribers of one key, which they share. Two lists may have equal keys.

@@ -1,6 +1,6 @@
 //! Queries of a shard.
 
-use super::*;
+use super::{reading::AHEAD, *};
 
 impl<E: Event> Shard<E> {
     /// The keys of which a node has a state: on a topic that folds in the order
@@ -119,11 +119,24 @@ impl<E: Event> Shard<E> {
             .map_or(0, CacheWriter::len)
     }
 
-    /// Appends the last events, oldest change first.
+    /// Appends the last events, oldest change first. They are cloned while the pin keeps them, so no
+    /// count of theirs is written.
     pub(in crate::bus) fn snapshot(&self, events: &mut Vec<E>) {
-        let changes = Changes::in_order(self.all_changes());
-        let live = changes.as_slice().iter().filter(|it| !it.is_removed());
-        events.extend(live.map(|change| E::clone(&change.event)));
+        let Some(table) = &self.table else { return };
+        pinned(|pin| {
+            let state = self.state.lock();
+            let Some(writer) = &state.writer else { return };
+            let mut changes = table.pinned_changes(writer, pin);
+            drop(state);
+            changes.retain(|change| !change.is_removed());
+            changes.sort_unstable_by_key(UnreadChange::version);
+            for (index, change) in changes.iter().enumerate() {
+                if let Some(ahead) = changes.get(index + AHEAD) {
+                    ahead.event.prefetch();
+                }
+                events.push(change.event.event().clone());
+            }
+        });
     }
 
     /// Whether any subscriber may want an event of this key.

@@ -51,17 +51,20 @@ pub(super) struct Shard<E: Event> {
     emptied: SpinLock<Option<Emptied<E>>>,
 }
 
+/// What each publish uses stands together, behind the lock: a topic with few keys has all its
+/// shards in the processor's first cache.
+#[repr(C)]
 struct ShardState<E: Event> {
-    /// This shard's index in the topic.
-    index: usize,
-    writer: Option<CacheWriter<E>>,
-    listeners: ShardSubscribers<E>,
-    /// The topics to which this one is forwarded.
-    forwards: Vec<Arc<TopicInner<E>>>,
-    outbox: Outbox<E>,
     /// What is known of other nodes; `None` until another node has published.
     nodes: Option<Box<Nodes<E>>>,
     published: u64,
+    /// This shard's index in the topic.
+    index: usize,
+    /// The topics to which this one is forwarded.
+    forwards: Vec<Arc<TopicInner<E>>>,
+    listeners: ShardSubscribers<E>,
+    writer: Option<CacheWriter<E>>,
+    outbox: Outbox<E>,
     refused: u64,
 }
 

@@ -156,6 +156,6 @@ struct ReaderPortion<'a, E: Event> {
 }
 
 /// The event of so many changes later is fetched while one is read.
-const AHEAD: usize = 16;
+pub(super) const AHEAD: usize = 16;
 /// So many versions are looked at under the lock at a time.
 const VERSIONS_MAX: u64 = 256;

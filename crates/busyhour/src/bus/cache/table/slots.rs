@@ -4,7 +4,7 @@
 use super::{
     super::{
         epoch::Pin,
-        lines::{Lines, Zeroed},
+        lines::{LINE_BYTES, Lines, Zeroed},
         shared::{Node, SharedEvent},
         slot_word::{SlotKind, SlotWord},
     },
@@ -18,11 +18,16 @@ use std::{
     marker::PhantomData,
     mem::ManuallyDrop,
     ptr::{self, NonNull},
+    slice,
 };
 
-pub(in crate::bus) struct CacheSlots<E> {
-    pub(super) mask: usize,
-    pub(super) slots: Lines<CacheSlot<E>>,
+/// The memory of slots, as many as a power of two. It is behind the shard's lock; others follow its
+/// [`SlotArray::tagged`] pointer.
+pub(in crate::bus) struct SlotArray<E>(Lines<CacheSlot<E>>);
+
+/// The slots of an array, for whoever may use them now.
+pub(in crate::bus) struct CacheSlots<'a, E> {
+    pub(super) slots: &'a [CacheSlot<E>],
 }
 
 /// Written under the shard's lock, read by any thread that is pinned.
@@ -38,37 +43,25 @@ pub(super) struct CacheSlot<E> {
     pub(super) event: AtomicPtr<Node<E>>,
 }
 
-impl<E> CacheSlots<E> {
+impl<E> SlotArray<E> {
     /// Slots of the smallest array.
     pub(super) const LEN_MIN: usize = 8;
 
-    pub(super) fn new(len: usize) -> Box<Self> {
+    pub(super) fn new(len: usize) -> Self {
         debug_assert!(len.is_power_of_two());
-        let slots = Lines::zeroed(len);
-        let new = Self {
-            mask: len - 1,
-            slots,
-        };
+        let new = Self(Lines::zeroed(len));
         new.touch();
-        Box::new(new)
+        new
     }
 
     /// Writes to each page of a large array. Otherwise a search would be the first to touch it: the
     /// system would give it a page of zeros that others share, and at the first write another one,
     /// for which it interrupts all processors.
     fn touch(&self) {
-        for slot in self
-            .slots
-            .iter()
-            .step_by(PAGE_BYTES / size_of::<CacheSlot<E>>())
-        {
+        let step = PAGE_BYTES / size_of::<CacheSlot<E>>();
+        for slot in self.0.iter().step_by(step) {
             slot.set_word(SlotWord::EMPTY);
         }
-    }
-
-    /// The address of the first slot.
-    pub(super) fn first(&self) -> usize {
-        self.slots.as_ptr().addr()
     }
 
     /// The size for this many events: with room for at most as many again.
@@ -76,15 +69,49 @@ impl<E> CacheSlots<E> {
         (used * 2).next_power_of_two().max(Self::LEN_MIN)
     }
 
+    pub(super) fn slots(&self) -> CacheSlots<'_, E> {
+        CacheSlots { slots: &self.0 }
+    }
+
+    /// The address of the first slot, with the logarithm of the length in the bits that are zero
+    /// since an array begins on a line. So a search needs one load, and no line, to find the array.
+    pub(super) fn tagged(&self) -> *mut CacheSlot<E> {
+        let tag = self.0.len().trailing_zeros() as usize;
+        let first = self.0.as_ptr().cast_mut();
+        debug_assert!(first.addr() % LINE_BYTES == 0 && tag < LINE_BYTES);
+        first.map_addr(|address| address | tag)
+    }
+}
+
+/// The address of the first slot, and the length, of a [`SlotArray::tagged`] pointer.
+#[inline(always)]
+pub(super) fn untagged<E>(tagged: *mut CacheSlot<E>) -> (*const CacheSlot<E>, usize) {
+    let first = tagged.map_addr(|address| address & !(LINE_BYTES - 1));
+    (first, 1 << (tagged.addr() % LINE_BYTES))
+}
+
+impl<'a, E> CacheSlots<'a, E> {
+    /// # Safety
+    ///
+    /// - The pointer came from [`SlotArray::tagged`], and the array lives as long as `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn of_tagged(tagged: *mut CacheSlot<E>) -> Self {
+        let (first, len) = untagged(tagged);
+        // SAFETY: so many slots begin there, and the array is there for `'a`. Slots are changed only
+        // as atomics.
+        let slots = unsafe { slice::from_raw_parts(first, len) };
+        Self { slots }
+    }
+
     /// How many slots may be in use before the table grows.
-    pub(super) fn used_max(&self) -> usize {
+    pub(super) fn used_max(self) -> usize {
         self.slots.len() / 8 * 5
     }
 
     /// The slots in which an event with this hash may be, in probe order.
     #[inline(always)]
-    pub(super) fn probe(&self, hash: u64) -> impl Iterator<Item = (usize, &CacheSlot<E>)> {
-        let (from, slots) = (hash as usize, &*self.slots);
+    pub(super) fn probe(self, hash: u64) -> impl Iterator<Item = (usize, &'a CacheSlot<E>)> {
+        let (from, slots) = (hash as usize, self.slots);
         (0..slots.len()).map(move |step| {
             let index = from.wrapping_add(step) & (slots.len() - 1);
             (index, &slots[index])
@@ -94,10 +121,10 @@ impl<E> CacheSlots<E> {
     /// The slot, if it still belongs to the key that was seen in it.
     #[inline(always)]
     pub(super) fn place_at(
-        &self,
+        self,
         SlotTenure { index, born }: SlotTenure,
         hash: u64,
-    ) -> Option<(&CacheSlot<E>, SlotPosition)> {
+    ) -> Option<(&'a CacheSlot<E>, SlotPosition)> {
         let slot = self.slots.get(index)?;
         let word = slot.word();
         let is_same = slot.born.load(Ordering::Relaxed) == born
@@ -108,7 +135,7 @@ impl<E> CacheSlots<E> {
 
     /// Whether every slot with this hash was seen and belongs to another key.
     #[cold]
-    pub(super) fn is_absent(&self, hash: u64, seen: &Seen) -> bool {
+    pub(super) fn is_absent(self, hash: u64, seen: &Seen) -> bool {
         let in_use = self
             .probe(hash)
             .take_while(|(_, slot)| slot.word() != SlotWord::EMPTY);
@@ -121,6 +148,14 @@ impl<E> CacheSlots<E> {
         tenures.all(|tenure| seen.others.contains(&tenure))
     }
 }
+
+impl<E> Clone for CacheSlots<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for CacheSlots<'_, E> {}
 
 // SAFETY: zero is the word of an empty slot, whose hash and stay nobody looks
 // at, and the null pointer.
@@ -220,7 +255,7 @@ impl<E> CacheSlot<E> {
 
     /// Copies a used slot into an array that no other thread sees yet. Readers
     /// of the old array still find the event there.
-    pub(super) fn copy_to(&self, slots: &CacheSlots<E>) {
+    pub(super) fn copy_to(&self, slots: CacheSlots<'_, E>) {
         let hash = self.hash.load(Ordering::Relaxed);
         let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
             unreachable!("the new array has room for all");
@@ -282,10 +317,10 @@ mod tests {
 
     #[test]
     fn a_table_grows_at_five_eighths_and_has_room_for_as_many_again() {
-        let used_max = |len| CacheSlots::<u64>::new(len).used_max();
+        let used_max = |len| SlotArray::<u64>::new(len).slots().used_max();
         assert_eq!([8, 64, 1024].map(used_max), [5, 40, 640]);
         for used in 1..1_000 {
-            let len = CacheSlots::<u64>::len_for(used);
+            let len = SlotArray::<u64>::len_for(used);
             assert!(used_max(len) > used, "{used} in {len}");
             assert!(len <= (4 * used).max(8), "{used} in {len}");
         }

@@ -17,7 +17,7 @@ pub(in crate::bus) struct Unread<'a, E> {
 
 /// The slots of the next changes.
 pub(in crate::bus) struct NextSlots<'a, E> {
-    slots: &'a CacheSlots<E>,
+    slots: CacheSlots<'a, E>,
     indices: Vec<usize>,
 }
 
@@ -67,6 +67,18 @@ impl<E: Event> CacheTable<E> {
             changes.extend(is_last.then(|| slot.unread(since, pin)).flatten());
         }
         Unread { changes, until }
+    }
+
+    /// The last change of each key, in no order. Only pointers are read here: the shard's lock is held.
+    pub(in crate::bus) fn pinned_changes<'a>(
+        &'a self,
+        writer: &CacheWriter<E>,
+        pin: &'a Pin<'_>,
+    ) -> Vec<UnreadChange<'a, E>> {
+        let mut changes = Vec::with_capacity(writer.live_count + writer.removed_count);
+        let slots = self.pinned_slots(pin).slots.iter();
+        changes.extend(slots.filter_map(|slot| slot.unread(0, pin)));
+        changes
     }
 
     /// The slots of the next changes, as far as they are noted, which [`Self::unread`] will look

@@ -3,16 +3,17 @@
 use super::*;
 
 impl<E: Event> CacheWriter<E> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(array: SlotArray<E>) -> Self {
         Self {
+            garbage: Garbage::new(),
             version: 0,
             live_count: 0,
             removed_count: 0,
             vacated_count: 0,
+            array,
             recent: RecentChanges::new(),
             copies: RecentCopies::new(),
             tombstones: Tombstones::new(),
-            garbage: Garbage::new(),
         }
     }
 
