@@ -152,9 +152,8 @@ impl<E, A> Garbage<E, A> {
     fn seal(&mut self, epochs: &Epochs) -> Overdue<E, A> {
         let len = self.retired - self.stamped;
         self.stamp(epochs);
-        let may_wait = match self.retired - self.over >= Self::ADVANCE_LEN
-            || !self.stamped_arrays.is_empty()
-        {
+        let is_much = self.retired - self.over >= Self::ADVANCE_LEN;
+        let may_wait = match is_much || !self.stamped_arrays.is_empty() {
             true => 0,
             false if Self::is_time_for_thread(len) => Self::WAITING_MAX,
             false => usize::MAX,
@@ -187,7 +186,7 @@ impl<E, A> Garbage<E, A> {
             // Twice: if there is no reader, that ends the epoch of each stamp.
             epochs.try_advance();
             epochs.try_advance();
-            RETIRED.try_with(|retired| retired.set(0)).unwrap_or(());
+            let _thread_is_ending = RETIRED.try_with(|retired| retired.set(0));
             self.note_over(epochs);
         }
     }
