@@ -48,6 +48,10 @@ pub(in crate::bus) struct Subscriber<E: Event> {
 }
 
 /// How the items of the mailbox are consumed.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most are callbacks, and each is in a subscriber of its own, which is not moved"
+)]
 pub(in crate::bus) enum Consumer<E: Event> {
     /// By turns on the executor or, without one, on the thread that publishes.
     Callback {
