@@ -13,7 +13,7 @@ run: ## Build the server and start it with its embedded defaults
 	@$(COMMIT) scripts/goes-on.sh "building the server" cargo build --profile quick --package busyhour-server
 	@"$${CARGO_TARGET_DIR:-target}/quick/busyhour" serve
 
-test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
+test: ## Everything: format, lints, tests, docs, models, real peers
 	@scripts/install-deps.sh build test
 	@scripts/test.sh
 

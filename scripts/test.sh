@@ -9,8 +9,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/goes-on.sh
 logs=target/beside
-# In a fresh clone everything is built once: what is kept for later changes would cost a tenth of that.
-[ -d target/debug/incremental ] || export CARGO_INCREMENTAL=0
+# In a fresh clone everything is built once: what is kept for later changes and for debuggers would cost a quarter of that.
+[ -d target/debug/incremental ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 
 # Functions return their failures explicitly: `set -e` has no effect inside a command whose status is checked.
 step() { # NAME COMMAND...
@@ -44,8 +44,6 @@ side_steps() {
   beside "parts of the library" scripts/features.sh || return 1
   beside models models || return 1
   beside schedules schedules || return 1
-  # A short look at the same inputs each time, without optimisation: most of its time is the compiler's.
-  beside fuzzing env CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=0 scripts/fuzz.sh all 2 -- -seed=1 || return 1
   beside benchmarks benchmarks || return 1
   beside packages scripts/fresh.sh --packages
 }

@@ -8,6 +8,7 @@ use std::{
 mod crates;
 mod examples;
 mod forbidden_words;
+mod fuzz_targets;
 mod header;
 mod invariants;
 mod named_tests;

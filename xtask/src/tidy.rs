@@ -13,6 +13,7 @@ use crate::{
     crates::{check_crates, listed},
     examples::check_examples,
     forbidden_words::FORBIDDEN_WORDS,
+    fuzz_targets::check_fuzz_targets,
     header::check_header,
     invariants::check_invariants,
     named_tests::check_named_tests,
@@ -62,6 +63,7 @@ pub fn check(root: &Path) -> Vec<String> {
     complaints.extend(check_walks(&tree));
     complaints.extend(check_invariants(&tree));
     complaints.extend(check_named_tests(&tree));
+    complaints.extend(check_fuzz_targets(&tree));
     complaints.extend(check_examples(&tree));
     complaints.extend(check_seeds(&tree));
     complaints.extend(check_glossary(&tree));

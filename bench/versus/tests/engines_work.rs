@@ -82,7 +82,7 @@ const SCENARIOS: &str =
 /// Runs `versus`, which builds the engines first: soon, since nothing is timed here. A later
 /// build for measuring sees that these were built otherwise.
 fn versus(args: &[&str]) -> Output {
-    let soon_built = [("LTO", "off"), ("OPT_LEVEL", "1"), ("CODEGEN_UNITS", "16")];
+    let soon_built = [("LTO", "off"), ("OPT_LEVEL", "0"), ("CODEGEN_UNITS", "16")];
     let settings = soon_built.map(|(name, value)| (format!("CARGO_PROFILE_RELEASE_{name}"), value));
     let command = &mut Command::new(env!("CARGO_BIN_EXE_versus"));
     command.args(args).envs(settings).output().unwrap()

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 #[test]
 fn shuttle_a_push_meets_the_eviction_of_its_key() {
     const PUSHES: u32 = 2;
-    explore(4_000, || {
+    explore(2_000, || {
         let clock = Clock::simulated(UnixTime::default());
         let pool = TaskPool::builder().workers(1).clock(clock.clone());
         let pool = pool.build().unwrap();
@@ -45,7 +45,7 @@ fn shuttle_a_push_meets_the_eviction_of_its_key() {
 /// nobody evicts any more.
 #[test]
 fn shuttle_a_push_displaces_no_eviction() {
-    explore(4_000, || {
+    explore(2_000, || {
         let clock = Clock::simulated(UnixTime::default());
         let pool = TaskPool::builder().workers(1).clock(clock.clone());
         let pool = pool.build().unwrap();

@@ -38,7 +38,7 @@ fn shuttle_an_idle_worker_takes_nothing_before_it_is_woken() {
 /// carries from another's queue to its own is counted in neither.
 #[test]
 fn shuttle_one_burst_raises_one_alert() {
-    explore(2_000, || {
+    explore(1_000, || {
         let told = Arc::new(Mutex::new(Vec::new()));
         let telling = Arc::clone(&told);
         let tell = move |alert: &PoolAlert| lock(&telling).push(alert.mark);
@@ -66,7 +66,7 @@ fn shuttle_one_burst_raises_one_alert() {
 /// runs it.
 #[test]
 fn shuttle_a_push_to_a_pool_without_workers_runs() {
-    explore(2_000, || {
+    explore(1_000, || {
         let pool = TaskPool::builder().workers(0).minimum(0).maximum(1);
         let pool = pool.idle_timeout(Duration::ZERO).build().unwrap();
         let here = Arc::new((Mutex::new(0), Condvar::new()));
@@ -100,7 +100,7 @@ fn shuttle_a_push_to_a_pool_without_workers_runs() {
 #[test]
 fn shuttle_a_burst_at_sleeping_workers_makes_the_pool_grow() {
     const TASKS: usize = 4;
-    explore(2_000, || {
+    explore(1_000, || {
         let pool = TaskPool::builder().workers(2).maximum(TASKS);
         let pool = pool.growth_threshold(0).build().unwrap();
         while pool.stats().idle_worker_count < 2 {
@@ -141,7 +141,7 @@ fn shuttle_a_task_that_is_taken_over_with_another_wakes_a_worker() {
 /// and the first one waits for the second.
 #[test]
 fn shuttle_a_task_that_is_taken_over_counts_for_growth() {
-    explore(2_000, || {
+    explore(1_000, || {
         let pool = TaskPool::builder().workers(1).maximum(2);
         let pool = pool.growth_threshold(2).build().unwrap();
         let meeting = Meeting::of(2);

@@ -269,7 +269,7 @@ fn shuttle_an_abort_of_a_section_meets_its_wake() {
 /// task runs.
 #[test]
 fn shuttle_a_shutdown_meets_the_wake_of_a_section() {
-    explore(4_000, || {
+    explore(2_000, || {
         let pool = pool(1);
         let serializer = pool.ephemeral();
         let (trace, gate) = (Arc::new(Trace::default()), Arc::new(Gate::default()));
@@ -291,7 +291,7 @@ fn shuttle_a_shutdown_meets_the_wake_of_a_section() {
 /// future, and what waits is run or reported.
 #[test]
 fn shuttle_a_sealed_pool_ends_a_section() {
-    explore(4_000, || {
+    explore(2_000, || {
         let pool = pool(1);
         let serializer = pool.ephemeral();
         let (trace, gate) = (Arc::new(Trace::default()), Arc::new(Gate::default()));
