@@ -143,7 +143,7 @@ impl LiveMirror {
             match node.life {
                 Life::Over => actions.extend(self.withdraw(read_at, node.member)),
                 Life::Current | Life::Late => {
-                    drop(self.meet(now, Speaker::unknown(node.member), &mut actions));
+                    self.meet(now, Speaker::unknown(node.member), &mut actions);
                 }
             }
         }

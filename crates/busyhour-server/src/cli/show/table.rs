@@ -214,7 +214,7 @@ impl Column {
     /// Whether the value is one for which the column is shown.
     fn tells(&self, value: Option<&Value>) -> bool {
         let is_zero = value.and_then(Value::as_f64) == Some(0.0);
-        !is_empty(value) && !(self.hides_zero && is_zero)
+        !(is_empty(value) || self.hides_zero && is_zero)
     }
 }
 
