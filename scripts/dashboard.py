@@ -191,6 +191,7 @@ def complain(page, what):
 
 HELPERS = """
 window.seen = (text) => document.querySelector('main').innerText.includes(text);
+window.cell = (text) => [...document.querySelectorAll('main td')].some((cell) => cell.innerText.trim() === text);
 window.press = (text, inside = document) => {
   const found = [...inside.querySelectorAll('button, a')].find((one) => one.textContent.trim() === text && !one.disabled);
   if (!found) throw new Error(`nothing to press: ${text}`);
@@ -241,7 +242,7 @@ def tasks(page, telephones, folder):
          "wait [...document.querySelectorAll('.lamp')].some((one) => one.innerText.startsWith('100') && one.innerText.includes('ringing'))")
     task("make a lamp", "press('New lamp')", dialog, "give('Extension', '900')", "give('Devices', 'alice, bob')", "submit()", "wait seen('900')")
     task("set a mailbox", "location.hash = '#/mailboxes'", "wait seen('alice')", "press('Set a mailbox')", dialog, "give('Mailbox', 'sales')", "give('New voice', '7')", "submit()", "wait document.querySelector('#toast').innerText.includes('sales')")
-    task("find a call that was busy", "location.hash = '#/calls'", "wait seen('answered')", "give('Outcome', 'busy')", "wait seen('486') && !seen('200')")
+    task("find a call that was busy", "location.hash = '#/calls'", "wait seen('answered')", "give('Outcome', 'busy')", "wait cell('486') && !cell('200')")
     domains = "[...document.querySelectorAll('main tbody tr')].map((row) => row.cells[0].textContent).join(' ')"
     task("see the domains and their quotas", "location.hash = '#/domains'", f"wait {domains} === 'other.example small.example third.example'",
          "wait seen('1 of 50') && seen('sip.other.example') && document.querySelectorAll('main tbody .tag.bad').length === 3")
