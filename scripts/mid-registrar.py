@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 
+if sys.argv[1:] and not all(word.isdecimal() for word in sys.argv[1:]):
+    sys.exit(__doc__)
 TELEPHONES = int(sys.argv[1]) if len(sys.argv) > 1 else 500
 SECONDS = int(sys.argv[2]) if len(sys.argv) > 2 else 120
 BUSYHOUR = os.environ.get("BUSYHOUR", "target/release/busyhour")

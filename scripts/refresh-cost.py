@@ -25,6 +25,8 @@ pbx = importlib.util.module_from_spec(spec)
 ARGUMENTS, sys.argv = sys.argv[1:], sys.argv[:1]
 spec.loader.exec_module(pbx)
 
+if ARGUMENTS and not (ARGUMENTS[0].isdecimal() and all(load.startswith(("closed:", "rate:")) for load in ARGUMENTS[1:])):
+    sys.exit(__doc__)
 ROUNDS = int(ARGUMENTS[0]) if ARGUMENTS else 3
 LOADS = ARGUMENTS[1:] or ["closed:64", "rate:20000", "rate:2000", "rate:500", "rate:200"]
 SECONDS = int(os.environ.get("SECONDS_EACH", "4"))
