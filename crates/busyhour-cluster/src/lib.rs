@@ -27,8 +27,8 @@ pub use action::{Action, Reply, Route};
 pub use assignment::assignment;
 pub use broker::{Answered, Broker, BrokerError, BrokerMessage, Receive};
 pub use live::{
-    Beacon, Entry, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror, LiveOrigin,
-    LiveOutbox, Part, PartRequest, Report, SharedAction, SharedStates, Speaker, Value,
+    Beacon, Entry, Incarnation, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror,
+    LiveOrigin, LiveOutbox, Part, PartRequest, Report, SharedAction, SharedStates, Value,
 };
 pub use member::{Failure, Grant, Member, NodeNumber};
 #[cfg(feature = "nats")]

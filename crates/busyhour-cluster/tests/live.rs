@@ -6,8 +6,9 @@ mod seeds;
 
 use busyhour::clock::Instant;
 use busyhour_cluster::{
-    Beacon, Entry, Key, Life, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror,
-    LiveOrigin, LiveOutbox, Member, NodeNumber, Part, PartRequest, Speaker, Tables, Timing, Value,
+    Beacon, Entry, Incarnation, Key, Life, LiveAction, LiveChange, LiveChanges, LiveMessage,
+    LiveMirror, LiveOrigin, LiveOutbox, Member, NodeNumber, Part, PartRequest, Tables, Timing,
+    Value,
 };
 use seeds::{Random, seeds};
 use std::{collections::BTreeMap, time::Duration};
@@ -17,7 +18,7 @@ use std::{collections::BTreeMap, time::Duration};
 #[test]
 fn messages_of_version_4_are_read_and_written_as_they_ever_were() {
     let (node, epoch) = (NodeNumber(0x0102), 7);
-    let origin = Speaker::new(Member { node, epoch }, 2 * 0x0a0b);
+    let origin = Incarnation::new(Member { node, epoch }, 2 * 0x0a0b);
     let life = "0102".to_owned() + "0000000000000007" + "0000000000000a0b";
     let number = |number: u64| format!("{number:016x}");
     let (key, value) = (Box::from(*b"wx"), Box::from(*b"abc"));
@@ -136,7 +137,7 @@ fn a_good_network_needs_no_second_sync() {
 /// A joining node has everything, in parts that are each small.
 #[test]
 fn many_states_come_in_parts() {
-    let (origin, joined) = (speaker(1, 1), Instant::from_nanos(0));
+    let (origin, joined) = (incarnation(1, 1), Instant::from_nanos(0));
     let mut states = LiveOrigin::new(origin);
     for number in 0..10_000_u32 {
         states.set(Box::from(number.to_be_bytes()), Box::from(*b"state"));
@@ -166,7 +167,7 @@ fn many_states_come_in_parts() {
 
 #[test]
 fn a_message_is_read_as_it_was_written_or_not_at_all() {
-    let origin = speaker(3, 1 << 40);
+    let origin = incarnation(3, 1 << 40);
     let mut states = LiveOrigin::new(origin);
     let change = states.set(Box::from(*b"key"), Box::from(*b"")).unwrap();
     states.set(Box::from(*b"other"), Box::from([0, 255]));
@@ -208,7 +209,7 @@ fn a_message_is_read_as_it_was_written_or_not_at_all() {
 /// Beside the changes themselves: each is said once, in order, and messages stay small.
 #[test]
 fn what_waits_leaves_together_in_its_order() {
-    let mut states = LiveOrigin::new(speaker(3, 7));
+    let mut states = LiveOrigin::new(incarnation(3, 7));
     let mut outbox = LiveOutbox::default();
     assert_eq!(outbox.take(), []);
     let mut changes: Vec<LiveChange> = (0..5000_u32)
@@ -241,7 +242,7 @@ fn what_waits_leaves_together_in_its_order() {
 
 #[test]
 fn an_origin_that_did_not_listen_is_asked_again_when_it_speaks() {
-    let (origin, now) = (speaker(3, 7), Instant::from_nanos(0));
+    let (origin, now) = (incarnation(3, 7), Instant::from_nanos(0));
     let mut mirror = LiveMirror::new(NodeNumber(1), Duration::from_secs(1));
     let beacon = Beacon { origin, number: 0 };
     let ask = LiveAction::Ask(PartRequest {
@@ -250,7 +251,7 @@ fn an_origin_that_did_not_listen_is_asked_again_when_it_speaks() {
     });
     assert_eq!(mirror.on_beacon(now, beacon), std::slice::from_ref(&ask));
     assert_eq!(mirror.on_beacon(now, beacon), [], "the answer is awaited");
-    mirror.on_unanswered(speaker(3, 6));
+    mirror.on_unanswered(incarnation(3, 6));
     assert_eq!(mirror.on_beacon(now, beacon), [], "another life");
     mirror.on_unanswered(origin);
     assert_eq!(mirror.on_beacon(now, beacon), [ask]);
@@ -264,7 +265,7 @@ fn an_origin_that_did_not_listen_is_asked_again_when_it_speaks() {
 #[test]
 fn a_number_that_nobody_counts_to_is_malformed() {
     let is_read = |number, epoch| {
-        let origin = speaker(3, epoch);
+        let origin = incarnation(3, epoch);
         let (key, value) = (Box::from(*b"key"), Box::from(*b"value"));
         let change = LiveChange {
             origin,
@@ -301,7 +302,7 @@ fn a_number_that_nobody_counts_to_is_malformed() {
 fn a_part_that_is_not_in_order_or_leads_nowhere_is_malformed() {
     let is_read = |after, keys: &[&[u8]], is_last| {
         let entries: Vec<_> = keys.iter().map(|key| (*key, 1)).collect();
-        let mut part = part_of(speaker(3, 1), 1, after, &entries);
+        let mut part = part_of(incarnation(3, 1), 1, after, &entries);
         part.is_last = is_last;
         LiveMessage::from_bytes(&LiveMessage::Part(part).to_bytes()).is_some()
     };
@@ -335,7 +336,7 @@ struct Network {
 }
 
 struct Node {
-    speaker: Speaker,
+    incarnation: Incarnation,
     origin: LiveOrigin,
     mirror: LiveMirror,
     /// What the users of the mirror were told.
@@ -426,12 +427,14 @@ impl Network {
     }
 
     fn members(&self) -> impl Iterator<Item = Member> {
-        self.nodes.iter().map(|node| node.speaker.member)
+        self.nodes.iter().map(|node| node.incarnation.member)
     }
 
     /// What it said before may still arrive.
     fn die_for_good(&mut self, node: usize) {
-        self.tables.leave(self.nodes[node].speaker.member).unwrap();
+        self.tables
+            .leave(self.nodes[node].incarnation.member)
+            .unwrap();
         (self.nodes[node].is_dead, self.nodes[node].is_connected) = (true, false);
         self.show_view();
     }
@@ -439,22 +442,26 @@ impl Network {
     fn check(&self, seed: u64) {
         let living = || self.nodes.iter().filter(|node| !node.is_dead);
         for node in living() {
-            assert!(node.mirror.is_whole(), "seed {seed}: {:?}", node.speaker);
+            assert!(
+                node.mirror.is_whole(),
+                "seed {seed}: {:?}",
+                node.incarnation
+            );
             let mut expected = BTreeMap::new();
-            for other in living().filter(|other| other.speaker != node.speaker) {
+            for other in living().filter(|other| other.incarnation != node.incarnation) {
                 let request = PartRequest {
-                    origin: other.speaker,
+                    origin: other.incarnation,
                     after: None,
                 };
                 let all = other.origin.part(&request, usize::MAX).unwrap();
-                let number = other.speaker.member.node;
+                let number = other.incarnation.member.node;
                 expected.extend(
                     all.entries
                         .into_iter()
                         .map(|entry| ((number, entry.key), entry.value)),
                 );
             }
-            assert_eq!(node.told, expected, "seed {seed}: {:?}", node.speaker);
+            assert_eq!(node.told, expected, "seed {seed}: {:?}", node.incarnation);
         }
     }
 
@@ -473,7 +480,7 @@ impl Network {
 
     /// A node dies and comes back as a new life, without any state.
     fn die(&mut self, node: usize) {
-        let member = self.nodes[node].speaker.member;
+        let member = self.nodes[node].incarnation.member;
         self.tables.leave(member).unwrap();
         self.show_view();
         self.begin_again(node);
@@ -489,7 +496,7 @@ impl Network {
 
     fn begin(&mut self, member: Member) -> Node {
         let random = self.below(u64::MAX);
-        Node::new(Speaker::new(member, random))
+        Node::new(Incarnation::new(member, random))
     }
 
     /// The database goes on as it was some time ago, and counts lives again that there have been since.
@@ -500,7 +507,7 @@ impl Network {
         for node in 0..self.nodes.len() {
             if self
                 .tables
-                .beat(self.now, self.nodes[node].speaker.member)
+                .beat(self.now, self.nodes[node].incarnation.member)
                 .is_ok()
             {
                 continue;
@@ -596,8 +603,8 @@ impl Network {
     }
 
     fn take(&mut self, node: usize, member: Member, key: Key, value: Option<Value>) {
-        let speaker = &self.nodes[usize::from(member.node.0) - 1];
-        let is_alive = speaker.speaker.member == member && !speaker.is_dead;
+        let incarnation = &self.nodes[usize::from(member.node.0) - 1];
+        let is_alive = incarnation.incarnation.member == member && !incarnation.is_dead;
         assert!(
             value.is_none() || is_alive || self.has_failed_over,
             "{member:?} speaks after its end"
@@ -638,11 +645,11 @@ impl Network {
 }
 
 impl Node {
-    fn new(speaker: Speaker) -> Self {
+    fn new(incarnation: Incarnation) -> Self {
         Self {
-            speaker,
-            origin: LiveOrigin::new(speaker),
-            mirror: LiveMirror::new(speaker.member.node, PATIENCE),
+            incarnation,
+            origin: LiveOrigin::new(incarnation),
+            mirror: LiveMirror::new(incarnation.member.node, PATIENCE),
             told: BTreeMap::new(),
             is_connected: false,
             is_dead: false,
@@ -650,7 +657,7 @@ impl Node {
     }
 }
 
-fn part_of(origin: Speaker, at: u64, after: Option<&[u8]>, entries: &[(&[u8], u64)]) -> Part {
+fn part_of(origin: Incarnation, at: u64, after: Option<&[u8]>, entries: &[(&[u8], u64)]) -> Part {
     let entries = entries.iter().map(|(key, number)| Entry {
         key: Box::from(*key),
         number: *number,
@@ -665,9 +672,9 @@ fn part_of(origin: Speaker, at: u64, after: Option<&[u8]>, entries: &[(&[u8], u6
     }
 }
 
-fn speaker(node: u16, epoch: u64) -> Speaker {
+fn incarnation(node: u16, epoch: u64) -> Incarnation {
     let node = NodeNumber(node);
-    Speaker::new(Member { node, epoch }, 12)
+    Incarnation::new(Member { node, epoch }, 12)
 }
 
 const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];

@@ -7,8 +7,8 @@ mod seeds;
 
 use busyhour::clock::Instant;
 use busyhour_cluster::{
-    Grant, LiveMessage, LiveOutbox, Member, NodeNumber, Partition, Report, SharedAction,
-    SharedStates, Speaker, Tables, Timing, Value,
+    Grant, Incarnation, LiveMessage, LiveOutbox, Member, NodeNumber, Partition, Report,
+    SharedAction, SharedStates, Tables, Timing, Value,
 };
 use seeds::{Random, seeds};
 use std::{
@@ -81,7 +81,7 @@ fn a_dialog_whose_end_was_not_heard_is_withdrawn() {
     let (aor, dialog) = (AORS[0], || Some(Value::from([7])));
     let life = |epoch| {
         let (node, patience) = (NodeNumber(2), Duration::from_millis(300));
-        SharedStates::new(Speaker::new(Member { node, epoch }, 7), patience)
+        SharedStates::new(Incarnation::new(Member { node, epoch }, 7), patience)
     };
     let (mut carrier, mut owner) = (life(1), owner_of(aor));
     let mut ends = |actions: Vec<SharedAction>, carrier: &SharedStates| {
@@ -610,7 +610,7 @@ impl Node {
     fn new(member: Member) -> Self {
         Self {
             member,
-            shared: SharedStates::new(Speaker::new(member, 7), Duration::from_millis(300)),
+            shared: SharedStates::new(Incarnation::new(member, 7), Duration::from_millis(300)),
             outbox: LiveOutbox::default(),
             speaks_for: BTreeMap::new(),
             begun: BTreeSet::new(),
@@ -625,8 +625,8 @@ impl Node {
 /// A node that speaks for a device.
 fn owner_of(aor: &str) -> SharedStates {
     let (node, partition) = (NodeNumber(1), Partition::of(aor));
-    let speaker = Speaker::new(Member { node, epoch: 1 }, 7);
-    let mut owner = SharedStates::new(speaker, Duration::from_millis(300));
+    let incarnation = Incarnation::new(Member { node, epoch: 1 }, 7);
+    let mut owner = SharedStates::new(incarnation, Duration::from_millis(300));
     assert_eq!(
         owner.granted(Grant {
             partition,

@@ -1,6 +1,6 @@
 //! Messages as bytes: a version, a kind, and the fields in order, with numbers in network byte order.
 
-use super::{Beacon, Entry, LiveChange, LiveChanges, Part, PartRequest, Speaker};
+use super::{Beacon, Entry, Incarnation, LiveChange, LiveChanges, Part, PartRequest};
 use crate::{Member, NodeNumber};
 
 /// A message of live states, as it goes over the network.
@@ -20,7 +20,7 @@ pub enum LiveMessage {
 
 impl LiveMessage {
     /// The process that says it, or that is asked.
-    pub fn origin(&self) -> Speaker {
+    pub fn origin(&self) -> Incarnation {
         match self {
             Self::Change(change) => change.origin,
             Self::Changes(changes) => changes.origin,
@@ -36,7 +36,7 @@ impl LiveMessage {
         match self {
             Self::Change(change) => {
                 bytes.push(b'c');
-                put_speaker(&mut bytes, change.origin);
+                put_incarnation(&mut bytes, change.origin);
                 put_number(&mut bytes, change.number);
                 put_bytes(&mut bytes, &change.key);
                 put_optional(&mut bytes, change.value.as_deref());
@@ -44,12 +44,12 @@ impl LiveMessage {
             Self::Changes(changes) => put_changes(&mut bytes, changes),
             Self::Beacon(beacon) => {
                 bytes.push(b'b');
-                put_speaker(&mut bytes, beacon.origin);
+                put_incarnation(&mut bytes, beacon.origin);
                 put_number(&mut bytes, beacon.number);
             }
             Self::Ask(request) => {
                 bytes.push(b'a');
-                put_speaker(&mut bytes, request.origin);
+                put_incarnation(&mut bytes, request.origin);
                 put_optional(&mut bytes, request.after.as_deref());
             }
             Self::Part(part) => put_part(&mut bytes, part),
@@ -76,10 +76,10 @@ impl LiveMessage {
     /// its numbers, or ask for the same part for ever.
     ///
     /// ```
-    /// use busyhour_cluster::{Beacon, LiveMessage, Member, NodeNumber, Speaker};
+    /// use busyhour_cluster::{Beacon, LiveMessage, Member, NodeNumber, Incarnation};
     ///
     /// let member = Member { node: NodeNumber(1), epoch: 7 };
-    /// let origin = Speaker::new(member, 99);
+    /// let origin = Incarnation::new(member, 99);
     /// let message = LiveMessage::Beacon(Beacon { origin, number: 12 });
     /// assert_eq!(LiveMessage::from_bytes(&message.to_bytes()), Some(message));
     /// assert_eq!(LiveMessage::from_bytes(b"junk"), None);
@@ -93,7 +93,7 @@ impl LiveMessage {
 
 fn put_changes(bytes: &mut Vec<u8>, changes: &LiveChanges) {
     bytes.push(b'm');
-    put_speaker(bytes, changes.origin);
+    put_incarnation(bytes, changes.origin);
     put_number(bytes, changes.first);
     put_number(bytes, changes.changes.len() as u64);
     for (key, value) in &changes.changes {
@@ -104,7 +104,7 @@ fn put_changes(bytes: &mut Vec<u8>, changes: &LiveChanges) {
 
 fn put_part(bytes: &mut Vec<u8>, part: &Part) {
     bytes.push(b'p');
-    put_speaker(bytes, part.origin);
+    put_incarnation(bytes, part.origin);
     put_optional(bytes, part.after.as_deref());
     put_number(bytes, part.at);
     bytes.push(part.is_last.into());
@@ -116,10 +116,10 @@ fn put_part(bytes: &mut Vec<u8>, part: &Part) {
     }
 }
 
-fn put_speaker(bytes: &mut Vec<u8>, speaker: Speaker) {
-    bytes.extend(speaker.member.node.0.to_be_bytes());
-    put_number(bytes, speaker.member.epoch);
-    put_number(bytes, speaker.number);
+fn put_incarnation(bytes: &mut Vec<u8>, incarnation: Incarnation) {
+    bytes.extend(incarnation.member.node.0.to_be_bytes());
+    put_number(bytes, incarnation.member.epoch);
+    put_number(bytes, incarnation.number);
 }
 
 fn put_number(bytes: &mut Vec<u8>, number: u64) {
@@ -158,7 +158,7 @@ impl Reader<'_> {
         let [VERSION, kind] = self.array()? else {
             return None;
         };
-        let origin = self.speaker()?;
+        let origin = self.incarnation()?;
         Some(match kind {
             b'c' => LiveMessage::Change(LiveChange {
                 origin,
@@ -181,7 +181,7 @@ impl Reader<'_> {
     }
 
     /// At least one, with numbers that can be counted on.
-    fn changes(&mut self, origin: Speaker) -> Option<LiveChanges> {
+    fn changes(&mut self, origin: Incarnation) -> Option<LiveChanges> {
         let (first, count) = (self.number()?, self.number()?);
         if count == 0 || first + count > NUMBER_END {
             return None;
@@ -197,7 +197,7 @@ impl Reader<'_> {
         })
     }
 
-    fn part(&mut self, origin: Speaker) -> Option<Part> {
+    fn part(&mut self, origin: Incarnation) -> Option<Part> {
         let (after, at, is_last) = (self.optional()?, self.number()?, self.flag()?);
         let mut entries = Vec::new();
         for _ in 0..self.number()? {
@@ -217,12 +217,12 @@ impl Reader<'_> {
         (is_in_order(&part) && leads_on(&part)).then_some(part)
     }
 
-    fn speaker(&mut self) -> Option<Speaker> {
+    fn incarnation(&mut self) -> Option<Incarnation> {
         let node = NodeNumber(u16::from_be_bytes(self.array()?));
         let epoch = self.number()?;
         let number = self.number()?;
         let member = Member { node, epoch };
-        Some(Speaker { member, number })
+        Some(Incarnation { member, number })
     }
 
     fn number(&mut self) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! What goes from node to node.
 
-use super::Speaker;
+use super::Incarnation;
 
 /// What a state is of, such as a topic and a device.
 pub type Key = Box<[u8]>;
@@ -12,7 +12,7 @@ pub type Value = Box<[u8]>;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LiveChange {
     /// Where.
-    pub origin: Speaker,
+    pub origin: Incarnation,
     /// Counts the changes of its origin, from one up.
     pub number: u64,
     /// What it is of.
@@ -25,7 +25,7 @@ pub struct LiveChange {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LiveChanges {
     /// Where.
-    pub origin: Speaker,
+    pub origin: Incarnation,
     /// The number of the first; each further one has the next number.
     pub first: u64,
     /// What each is of, and the new state, or `None` if there is none any more. There is at least one.
@@ -55,7 +55,7 @@ impl LiveChanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Beacon {
     /// Who sends it.
-    pub origin: Speaker,
+    pub origin: Incarnation,
     /// The number of its last change; 0 if there was none.
     pub number: u64,
 }
@@ -64,7 +64,7 @@ pub struct Beacon {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PartRequest {
     /// Who is asked.
-    pub origin: Speaker,
+    pub origin: Incarnation,
     /// The last key that is known; `None` for the first part.
     pub after: Option<Key>,
 }
@@ -73,7 +73,7 @@ pub struct PartRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Part {
     /// Who sends it.
-    pub origin: Speaker,
+    pub origin: Incarnation,
     /// What was asked for.
     pub after: Option<Key>,
     /// The number of the origin's last change when this was read.

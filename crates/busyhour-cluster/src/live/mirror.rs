@@ -1,6 +1,6 @@
 //! The states of other nodes, as this node has them.
 
-use super::{Beacon, Key, LiveChange, LiveChanges, Part, PartRequest, Speaker, Value};
+use super::{Beacon, Incarnation, Key, LiveChange, LiveChanges, Part, PartRequest, Value};
 use crate::{Life, Member, NodeNumber, View};
 use busyhour::clock::Instant;
 use std::{collections::BTreeMap, ops::Bound, time::Duration};
@@ -40,7 +40,7 @@ struct NewestLife {
 /// What one process has said.
 #[derive(Debug)]
 struct Origin {
-    speaker: Speaker,
+    incarnation: Incarnation,
     /// The number that its next change must have; 0 while none is known.
     next: u64,
     states: BTreeMap<Key, Held>,
@@ -114,7 +114,7 @@ impl LiveMirror {
             let states = origin.states.range::<[u8], _>(from);
             let states = states.take_while(move |(key, _)| key.starts_with(prefix));
             states.filter_map(|(key, held)| {
-                Some((origin.speaker.member, &**key, held.value.as_deref()?))
+                Some((origin.incarnation.member, &**key, held.value.as_deref()?))
             })
         })
     }
@@ -123,7 +123,7 @@ impl LiveMirror {
     pub fn all_of(&self, key: &[u8]) -> impl Iterator<Item = (Member, &[u8])> {
         self.origins.values().filter_map(move |origin| {
             let held = origin.states.get(key)?;
-            Some((origin.speaker.member, held.value.as_deref()?))
+            Some((origin.incarnation.member, held.value.as_deref()?))
         })
     }
 
@@ -143,7 +143,7 @@ impl LiveMirror {
             match node.life {
                 Life::Over => actions.extend(self.withdraw(read_at, node.member)),
                 Life::Current | Life::Late => {
-                    self.meet(now, Speaker::unknown(node.member), &mut actions);
+                    self.meet(now, Incarnation::unknown(node.member), &mut actions);
                 }
             }
         }
@@ -221,9 +221,9 @@ impl LiveMirror {
     }
 
     /// An origin did not listen when it was asked.
-    pub fn on_unanswered(&mut self, asked: Speaker) {
+    pub fn on_unanswered(&mut self, asked: Incarnation) {
         let origin = self.origins.get_mut(&asked.member.node);
-        let origin = origin.filter(|origin| origin.speaker.is_meant_by(asked));
+        let origin = origin.filter(|origin| origin.incarnation.is_meant_by(asked));
         if let Some(sync) = origin.and_then(|origin| origin.sync.as_mut()) {
             sync.is_unanswered = true;
         }
@@ -243,29 +243,29 @@ impl LiveMirror {
     fn meet(
         &mut self,
         now: Instant,
-        speaker: Speaker,
+        incarnation: Incarnation,
         actions: &mut Vec<LiveAction>,
     ) -> Option<&mut Origin> {
-        let member = speaker.member;
+        let member = incarnation.member;
         let newest = self.lives.get(&member.node);
         if member.node == self.own || newest.is_some_and(|newest| member.epoch < newest.epoch) {
             return None;
         }
         let known = self.origins.get(&member.node);
-        if known.is_none_or(|known| known.speaker.gives_way_to(speaker)) {
+        if known.is_none_or(|known| known.incarnation.gives_way_to(incarnation)) {
             actions.extend(self.forget(now, member));
-            let mut origin = Origin::new(speaker);
+            let mut origin = Origin::new(incarnation);
             actions.push(origin.begin_sync(now));
             self.origins.insert(member.node, origin);
         }
         let origin = self.origins.get_mut(&member.node)?;
-        (origin.hears(speaker) || !speaker.is_known()).then_some(origin)
+        (origin.hears(incarnation) || !incarnation.is_known()).then_some(origin)
     }
 
     /// Everything that lives before this one have said ends.
     fn withdraw(&mut self, read_at: Instant, over: Member) -> Vec<LiveAction> {
         let known = self.origins.get(&over.node);
-        match known.map(|origin| origin.speaker.member.epoch) {
+        match known.map(|origin| origin.incarnation.member.epoch) {
             // A later life has spoken already.
             Some(epoch) if epoch > over.epoch => Vec::new(),
             _ => self.forget(read_at, over),
@@ -286,7 +286,7 @@ impl LiveMirror {
             .states
             .into_iter()
             .filter(|(_, held)| held.value.is_some());
-        gone.map(|(key, _)| LiveAction::Withdrawn(origin.speaker.member, key))
+        gone.map(|(key, _)| LiveAction::Withdrawn(origin.incarnation.member, key))
             .collect()
     }
 
@@ -294,10 +294,10 @@ impl LiveMirror {
         &mut self,
         has_missed: bool,
         now: Instant,
-        speaker: Speaker,
+        incarnation: Incarnation,
         actions: &mut Vec<LiveAction>,
     ) {
-        let origin = self.origins.get_mut(&speaker.member.node);
+        let origin = self.origins.get_mut(&incarnation.member.node);
         let origin = origin.filter(|_| has_missed);
         let Some(origin) = origin else { return };
         match &mut origin.sync {
@@ -311,9 +311,9 @@ impl LiveMirror {
 }
 
 impl Origin {
-    fn new(speaker: Speaker) -> Self {
+    fn new(incarnation: Incarnation) -> Self {
         Self {
-            speaker,
+            incarnation,
             next: 0,
             states: BTreeMap::new(),
             sync: None,
@@ -322,11 +322,11 @@ impl Origin {
 
     /// Whether it is this process that speaks. Of a life that only a view has shown, it is the first one
     /// that does.
-    fn hears(&mut self, speaker: Speaker) -> bool {
-        if !self.speaker.is_known() && self.speaker.member == speaker.member {
-            self.speaker = speaker;
+    fn hears(&mut self, incarnation: Incarnation) -> bool {
+        if !self.incarnation.is_known() && self.incarnation.member == incarnation.member {
+            self.incarnation = incarnation;
         }
-        self.speaker == speaker
+        self.incarnation == incarnation
     }
 
     fn begin_sync(&mut self, now: Instant) -> LiveAction {
@@ -338,7 +338,7 @@ impl Origin {
             must_repeat: false,
         });
         LiveAction::Ask(PartRequest {
-            origin: self.speaker,
+            origin: self.incarnation,
             after: None,
         })
     }
@@ -359,7 +359,7 @@ impl Origin {
         let sync = self.sync.as_mut()?;
         (sync.asked_at, sync.is_unanswered) = (now, false);
         Some(LiveAction::Ask(PartRequest {
-            origin: self.speaker,
+            origin: self.incarnation,
             after: sync.after.clone(),
         }))
     }
@@ -372,7 +372,7 @@ impl Origin {
         }
         let before = known.and_then(|known| known.value.as_ref());
         let action = (before != value.as_ref())
-            .then(|| LiveAction::Set(self.speaker.member, key.clone(), value.clone()));
+            .then(|| LiveAction::Set(self.incarnation.member, key.clone(), value.clone()));
         match (&value, &self.sync) {
             // Nothing can bring it back.
             (None, None) => drop(self.states.remove(&key)),
@@ -449,7 +449,7 @@ impl Origin {
         let removed = missing.into_iter().filter_map(|key| {
             let held = self.states.get_mut(&key)?;
             (held.number, held.value) = (part.at, None);
-            Some(LiveAction::Withdrawn(self.speaker.member, key))
+            Some(LiveAction::Withdrawn(self.incarnation.member, key))
         });
         removed.collect()
     }

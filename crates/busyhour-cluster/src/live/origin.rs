@@ -1,6 +1,6 @@
 //! The states that start on this node.
 
-use super::{Beacon, Entry, Key, LiveChange, Part, PartRequest, Speaker, Value};
+use super::{Beacon, Entry, Incarnation, Key, LiveChange, Part, PartRequest, Value};
 use std::{collections::BTreeMap, ops::Bound};
 
 /// The live states of one process, with the numbers of their changes.
@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, ops::Bound};
 /// order in which it got them, and answers each [`PartRequest`].
 #[derive(Debug)]
 pub struct LiveOrigin {
-    speaker: Speaker,
+    incarnation: Incarnation,
     last: u64,
     states: BTreeMap<Key, (u64, Value)>,
     too_large: u64,
@@ -20,9 +20,9 @@ impl LiveOrigin {
     pub const VALUE_BYTES_MAX: usize = 8 << 20;
 
     /// No states yet.
-    pub fn new(speaker: Speaker) -> Self {
+    pub fn new(incarnation: Incarnation) -> Self {
         Self {
-            speaker,
+            incarnation,
             last: 0,
             states: BTreeMap::new(),
             too_large: 0,
@@ -61,7 +61,7 @@ impl LiveOrigin {
     /// What tells others whether they have missed something.
     pub fn beacon(&self) -> Beacon {
         Beacon {
-            origin: self.speaker,
+            origin: self.incarnation,
             number: self.last,
         }
     }
@@ -69,7 +69,7 @@ impl LiveOrigin {
     /// The states behind a key, of about `bytes_max` bytes but at least one; `None` if another
     /// process was asked.
     pub fn part(&self, request: &PartRequest, bytes_max: usize) -> Option<Part> {
-        if !self.speaker.is_meant_by(request.origin) {
+        if !self.incarnation.is_meant_by(request.origin) {
             return None;
         }
         let from = request
@@ -92,7 +92,7 @@ impl LiveOrigin {
             });
         }
         Some(Part {
-            origin: self.speaker,
+            origin: self.incarnation,
             after: request.after.clone(),
             at: self.last,
             entries,
@@ -137,7 +137,7 @@ impl LiveOrigin {
     fn change(&mut self, key: Key, value: Option<Value>) -> LiveChange {
         self.last += 1;
         LiveChange {
-            origin: self.speaker,
+            origin: self.incarnation,
             number: self.last,
             key,
             value,

@@ -7,10 +7,10 @@ use std::mem;
 /// node more than what it says, and more than a broker keeps for who is slow.
 ///
 /// ```
-/// use busyhour_cluster::{LiveMessage, LiveOrigin, LiveOutbox, Member, NodeNumber, Speaker};
+/// use busyhour_cluster::{LiveMessage, LiveOrigin, LiveOutbox, Member, NodeNumber, Incarnation};
 ///
 /// let member = Member { node: NodeNumber(1), epoch: 7 };
-/// let mut origin = LiveOrigin::new(Speaker::new(member, 12));
+/// let mut origin = LiveOrigin::new(Incarnation::new(member, 12));
 /// let mut outbox = LiveOutbox::default();
 /// for key in [*b"a", *b"b"] {
 ///     outbox.push(origin.set(key.into(), b"1"[..].into()).expect("it is new"));

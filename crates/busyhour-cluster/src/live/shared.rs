@@ -3,8 +3,8 @@
 //! out as actions.
 
 use super::{
-    Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part, PartRequest, Speaker,
-    Value, by_partition::ByPartition,
+    Incarnation, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part,
+    PartRequest, Value, by_partition::ByPartition,
 };
 use crate::{Grant, Member, NodeNumber, PARTITION_COUNT, Partition, View};
 use busyhour::clock::Instant;
@@ -71,7 +71,7 @@ pub struct Report {
 impl SharedStates {
     /// Of a process that begins now. An origin that does not answer within `patience` is asked
     /// again.
-    pub fn new(own: Speaker, patience: Duration) -> Self {
+    pub fn new(own: Incarnation, patience: Duration) -> Self {
         Self {
             own: own.member,
             origin: LiveOrigin::new(own),
@@ -282,7 +282,7 @@ impl SharedStates {
     }
 
     /// A node did not listen when it was asked for a part.
-    pub fn on_unanswered(&mut self, origin: Speaker) {
+    pub fn on_unanswered(&mut self, origin: Incarnation) {
         self.mirror.on_unanswered(origin);
     }
 

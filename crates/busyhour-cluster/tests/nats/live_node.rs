@@ -2,8 +2,8 @@
 
 use busyhour::clock::Clock;
 use busyhour_cluster::{
-    Broker, BrokerError, BrokerMessage, Key, LiveAction, LiveMessage, LiveMirror, LiveOrigin,
-    Member, NatsBroker, NatsOptions, NodeNumber, OnConnected, PartRequest, Speaker, Value,
+    Broker, BrokerError, BrokerMessage, Incarnation, Key, LiveAction, LiveMessage, LiveMirror,
+    LiveOrigin, Member, NatsBroker, NatsOptions, NodeNumber, OnConnected, PartRequest, Value,
 };
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use std::{
 
 /// A node: what it says, and what it has of others.
 pub struct LiveNode {
-    speaker: Speaker,
+    incarnation: Incarnation,
     clock: Clock,
     origin: Mutex<LiveOrigin>,
     mirror: Mutex<LiveMirror>,
@@ -26,11 +26,11 @@ impl LiveNode {
             node: NodeNumber(node),
             epoch: 1,
         };
-        let speaker = Speaker::new(member, u64::from(node));
+        let incarnation = Incarnation::new(member, u64::from(node));
         let live = Arc::new(Self {
-            speaker,
+            incarnation,
             clock: Clock::machine(),
-            origin: Mutex::new(LiveOrigin::new(speaker)),
+            origin: Mutex::new(LiveOrigin::new(incarnation)),
             mirror: Mutex::new(LiveMirror::new(member.node, PATIENCE)),
             broker: OnceLock::new(),
         });
@@ -101,7 +101,7 @@ impl LiveNode {
     /// What this node has of another.
     pub fn states_of(&self, other: &Self) -> BTreeMap<Key, Value> {
         let mirror = self.mirror.lock().unwrap();
-        let states = mirror.states(other.speaker.member.node);
+        let states = mirror.states(other.incarnation.member.node);
         states
             .map(|(key, value)| (key.into(), value.into()))
             .collect()
@@ -110,7 +110,7 @@ impl LiveNode {
     /// What the node says itself.
     pub fn own_states(&self) -> BTreeMap<Key, Value> {
         let request = PartRequest {
-            origin: self.speaker,
+            origin: self.incarnation,
             after: None,
         };
         let all = self

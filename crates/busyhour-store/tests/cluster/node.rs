@@ -6,8 +6,8 @@ use crate::{
 };
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_cluster::{
-    Action, Counted, Failure, Grant, Life as NodeLife, LiveMessage, LiveOutbox, Member, Node,
-    NodeView, Notices, Partition, Reply, Report, Route, SharedAction, SharedStates, Speaker,
+    Action, Counted, Failure, Grant, Incarnation, Life as NodeLife, LiveMessage, LiveOutbox,
+    Member, Node, NodeView, Notices, Partition, Reply, Report, Route, SharedAction, SharedStates,
     Timing, Value,
 };
 use busyhour_registrar::{BindingId, Bindings, Now, Registration, RegistrationPolicy};
@@ -35,7 +35,7 @@ pub enum Out {
 pub struct Life {
     pub number: usize,
     pub member: Member,
-    speaker: Speaker,
+    incarnation: Incarnation,
     pub core: Node,
     pub shared: SharedStates,
     /// Changes that leave with the next look at what has to be sent.
@@ -80,13 +80,13 @@ struct Write {
 
 impl Life {
     pub fn new(number: usize, member: Member, random: u64, asked_at: Instant) -> Self {
-        let speaker = Speaker::new(member, random);
+        let incarnation = Incarnation::new(member, random);
         Self {
             number,
             member,
-            speaker,
+            incarnation,
             core: Node::new(member, Timing::default(), asked_at),
-            shared: SharedStates::new(speaker, PATIENCE),
+            shared: SharedStates::new(incarnation, PATIENCE),
             outbox: LiveOutbox::default(),
             asks: VecDeque::new(),
             is_asking: false,
@@ -224,7 +224,7 @@ impl Life {
         match letter {
             Letter::Live(bytes) => {
                 let message = LiveMessage::from_bytes(&bytes).expect("as it was sent");
-                if message.origin() != self.speaker {
+                if message.origin() != self.incarnation {
                     let actions = self.shared.on_message(now, message);
                     self.follow_shared(actions);
                 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::server::{random::random_key, stats::counters::Counter};
 use busyhour::{clock::Clock, runtime::Runtime};
-use busyhour_cluster::{Grant, Life, Member, NodeView, Partition, Speaker};
+use busyhour_cluster::{Grant, Incarnation, Life, Member, NodeView, Partition};
 use busyhour_store::{Completion, Refused};
 use std::{io, sync::Arc, thread, time::Duration};
 
@@ -70,10 +70,10 @@ impl ClusterNode {
         }
         let broker = membership.broker.clone();
         let link = Arc::new(NodeLink::new(broker, paths, subjects, member));
-        let speaker = speaker(runtime, member)?;
+        let incarnation = incarnation(runtime, member)?;
         let live = Arc::new(LiveStates::new(
             runtime,
-            speaker,
+            incarnation,
             membership.broker.clone(),
             &membership.subjects,
         ));
@@ -280,10 +280,10 @@ impl Drop for ClusterNode {
 }
 
 /// This process, for those who hear its live states.
-fn speaker(runtime: &Runtime, member: Member) -> io::Result<Speaker> {
+fn incarnation(runtime: &Runtime, member: Member) -> io::Result<Incarnation> {
     let random = random_key(runtime).map_err(io::Error::other)?;
     let random = random.first_chunk().copied().map(u64::from_le_bytes);
-    Ok(Speaker::new(member, random.unwrap_or_default()))
+    Ok(Incarnation::new(member, random.unwrap_or_default()))
 }
 
 const PARTITIONS: u64 = busyhour_cluster::PARTITION_COUNT as u64;

@@ -27,8 +27,8 @@ use busyhour::{
     serializer::Serializer,
 };
 use busyhour_cluster::{
-    Broker, BrokerError, Grant, LiveMessage, LiveOrigin, LiveOutbox, Member, PARTITION_COUNT,
-    PartRequest, Partition, SharedAction, SharedStates, Speaker, View,
+    Broker, BrokerError, Grant, Incarnation, LiveMessage, LiveOrigin, LiveOutbox, Member,
+    PARTITION_COUNT, PartRequest, Partition, SharedAction, SharedStates, View,
 };
 use busyhour_registrar::watch::{DeviceState, DialogChange};
 use std::{
@@ -42,7 +42,7 @@ use std::{
 
 /// This node's part in what all nodes know of devices.
 pub(in crate::server) struct LiveStates {
-    speaker: Speaker,
+    incarnation: Incarnation,
     broker: Arc<dyn Broker>,
     subject: String,
     spoken: Mutex<SpokenStates>,
@@ -76,7 +76,7 @@ pub(super) enum LiveEvent {
     /// Somebody watches a device of which something was said before.
     Watched(Name),
     /// Another node did not listen when it was asked.
-    Unanswered(Speaker),
+    Unanswered(Incarnation),
     /// Changes wait to be sent.
     Flush,
     /// Time has passed; at this time or later the nodes were these.
@@ -112,17 +112,17 @@ type TakeEvent = Box<dyn Fn(LiveEvent) -> bool + Send + Sync>;
 impl LiveStates {
     pub(super) fn new(
         runtime: &Runtime,
-        speaker: Speaker,
+        incarnation: Incarnation,
         broker: Arc<dyn Broker>,
         subjects: &str,
     ) -> Self {
         let kind = SerializerKind::new(runtime, OPTIONS);
         Self {
-            speaker,
+            incarnation,
             broker,
             subject: format!("{subjects}.live"),
             spoken: Mutex::new(SpokenStates {
-                states: SharedStates::new(speaker, PATIENCE),
+                states: SharedStates::new(incarnation, PATIENCE),
                 outbox: LiveOutbox::default(),
                 is_flush_due: false,
             }),
@@ -140,7 +140,7 @@ impl LiveStates {
     }
 
     pub(super) fn member(&self) -> Member {
-        self.speaker.member
+        self.incarnation.member
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -264,7 +264,7 @@ impl LiveStates {
         match LiveMessage::from_bytes(payload) {
             Some(LiveMessage::Ask(request)) => self.answer(&request, reply),
             // What we say ourselves comes back.
-            Some(message) if message.origin() == self.speaker => {}
+            Some(message) if message.origin() == self.incarnation => {}
             Some(message) => drop(self.push(LiveEvent::Said(message))),
             None => match LiveMessage::other_version(payload) {
                 Some(version) => self.other_versions.heard(&version.to_string()),
@@ -283,7 +283,10 @@ impl LiveStates {
 
     /// Where this node hears what others say.
     pub(super) fn subjects_to_hear(&self) -> [String; 2] {
-        [self.subject.clone(), self.subject_of(self.speaker.member)]
+        [
+            self.subject.clone(),
+            self.subject_of(self.incarnation.member),
+        ]
     }
 
     fn subject_of(&self, member: Member) -> String {

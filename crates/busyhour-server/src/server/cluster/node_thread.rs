@@ -293,7 +293,7 @@ const LIFE_OVER: &str = "the lease of this node has ended, and another node has 
 mod tests {
     use super::*;
     use busyhour::runtime::Runtime;
-    use busyhour_cluster::{Answered, BrokerError, NodeNumber, Receive, Speaker, Timing, View};
+    use busyhour_cluster::{Answered, BrokerError, Incarnation, NodeNumber, Receive, Timing, View};
     use std::sync::{
         atomic::{AtomicU64, Ordering},
         mpsc,
@@ -385,7 +385,7 @@ mod tests {
             on_end: Box::new(|_| ()),
         };
         let link = NodeLink::new(broker.clone(), None, "test".to_owned(), member);
-        let live = LiveStates::new(&runtime, Speaker::new(member, 1), broker, "test");
+        let live = LiveStates::new(&runtime, Incarnation::new(member, 1), broker, "test");
         let inbox = Arc::new(NodeInbox::default());
         let thread = NodeThread::new(
             membership,

@@ -9,21 +9,21 @@ use crate::Member;
 /// with one member, others take over what the one says that they have heard last.
 ///
 /// ```
-/// use busyhour_cluster::{Member, NodeNumber, Speaker};
+/// use busyhour_cluster::{Member, NodeNumber, Incarnation};
 ///
 /// let member = Member { node: NodeNumber(1), epoch: 7 };
-/// assert_ne!(Speaker::new(member, 4), Speaker::new(member, 8));
-/// assert!(Speaker::new(member, 0).is_known() && !Speaker::unknown(member).is_known());
+/// assert_ne!(Incarnation::new(member, 4), Incarnation::new(member, 8));
+/// assert!(Incarnation::new(member, 0).is_known() && !Incarnation::unknown(member).is_known());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Speaker {
+pub struct Incarnation {
     /// Which life of which node, as the database counts.
     pub member: Member,
     /// Below 2^63; 0 while nobody has heard it.
     pub(super) number: u64,
 }
 
-impl Speaker {
+impl Incarnation {
     /// A process with a random number.
     pub fn new(member: Member, random: u64) -> Self {
         let number = (random >> 1).max(1);
