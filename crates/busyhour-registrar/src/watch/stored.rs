@@ -122,6 +122,9 @@ pub(super) struct StoredPublication {
     /// The binding that published it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) publisher: Option<u64>,
+    /// The request that wrote this; earlier versions did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) request: Option<u64>,
     pub(super) document: StoredDocument,
 }
 

@@ -2,7 +2,7 @@
 //! with an entity-tag and an end.
 
 use super::ended_dialogs::{EndedDialogs, SaidOver};
-use crate::registrar::{BindingId, EndedBinding, Refusal};
+use crate::registrar::{BindingId, EndedBinding, Refusal, seconds};
 use crate::watch::{
     Document, MessageSummary, NotRestored, Package, Publish, Published,
     stored::{StoredDocument, StoredPublication},
@@ -41,6 +41,8 @@ pub enum PublishStep {
     Removed,
     /// Nothing: a publication that begins and ends at once never exists.
     Nothing,
+    /// Nothing: the request came before, as from another owner of the device, or from an earlier run of the server.
+    Repeated,
 }
 
 /// What a PUBLISH leads to once it is [applied](Publications::apply).
@@ -63,6 +65,8 @@ struct Publication {
     published: Published,
     /// The contact that published it, with whose registration it ends.
     publisher: Option<BindingId>,
+    /// The request that led to this; none in a row of an earlier version.
+    request: Option<u64>,
     /// Its row in a store.
     row: Option<EndedBinding>,
 }
@@ -103,9 +107,13 @@ impl Publications {
         now: Instant,
         new: &mut dyn FnMut() -> (u64, String),
     ) -> Result<Plan, Refusal> {
+        if let Some(repeated) = self.repeated(&publish, now) {
+            return Ok(repeated);
+        }
+        let request = publish.request;
         let Some(tag) = publish.if_match else {
             let plan = self.begin(publish, count_max, now, new)?;
-            return Ok(plan.published_by(publisher));
+            return Ok(plan.published_by(publisher, request));
         };
         let is_it = |publication: &Publication| {
             *publication.etag == *tag
@@ -137,7 +145,7 @@ impl Publications {
         let (_, etag) = new();
         let index = Some(index);
         let plan = Plan::new(step, etag, publish.granted_s, now, index, published);
-        Ok(plan.with_over(over).published_by(publisher))
+        Ok(plan.with_over(over).published_by(publisher, request))
     }
 
     /// What the store has to keep of a plan for the publications of `device`; `None`
@@ -152,6 +160,7 @@ impl Publications {
             etag: publication.etag.to_string(),
             number: publication.published.number,
             publisher: publication.publisher.map(|BindingId(id)| id),
+            request: publication.request,
             document: StoredDocument::from(&*publication.published.document),
         };
         // Texts and numbers can always be written.
@@ -181,6 +190,7 @@ impl Publications {
                 document: Arc::new(document),
             },
             publisher: stored.publisher.map(BindingId),
+            request: stored.request,
             row: Some(row),
         });
     }
@@ -296,6 +306,21 @@ impl Publications {
         }
     }
 
+    /// The same answer again to the last request of a publication. Its sender did not get the first one, and does not
+    /// know the entity-tag that was in it.
+    fn repeated(&self, publish: &Publish<'_>, now: Instant) -> Option<Plan> {
+        let is_its = |publication: &&Publication| {
+            publication.request == publish.request
+                && publication.package() == publish.package
+                && publication.expires_at > now
+        };
+        publish.request?;
+        let publication = self.list.iter().find(is_its)?;
+        let (etag, left_s) = (&publication.etag, seconds(publication.expires_at - now));
+        let step = PublishStep::Repeated;
+        Some(Plan::new(step, etag.to_string(), left_s, now, None, None))
+    }
+
     fn begin(
         &self,
         publish: Publish<'_>,
@@ -345,6 +370,7 @@ impl Plan {
             expires_at: now + Duration::from_secs(granted_s.into()),
             published,
             publisher: None,
+            request: None,
             row: None,
         });
         let granted = Granted {
@@ -364,9 +390,10 @@ impl Plan {
         Self { over, ..self }
     }
 
-    fn published_by(mut self, publisher: Option<BindingId>) -> Self {
+    fn published_by(mut self, publisher: Option<BindingId>, request: Option<u64>) -> Self {
         if let Some(publication) = &mut self.publication {
             publication.publisher = publisher;
+            publication.request = request;
         }
         self
     }

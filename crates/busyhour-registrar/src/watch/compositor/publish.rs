@@ -16,6 +16,8 @@ pub struct Publish<'a> {
     pub granted_s: u32,
     /// The state; `None` leaves the one there is.
     pub document: Option<Document>,
+    /// Which request it is: the same number if it is sent again. `None` if it has no name.
+    pub request: Option<u64>,
 }
 
 impl<'a> Publish<'a> {
@@ -44,6 +46,7 @@ impl<'a> Publish<'a> {
             if_match,
             granted_s: granted_s.ok_or(Refusal::IntervalTooBrief(policy.expires_min))?,
             document: document(message, package, policy)?,
+            request: request_number(message),
         };
         match (if_match, &publish.document) {
             (None, None) => Err(bad("A New Publication Needs A Body")),
@@ -65,6 +68,24 @@ pub fn write_published(
         .header(HeaderName::SipEtag, &granted.etag)
         .header(HeaderName::Expires, granted.expires_s)
         .finish();
+}
+
+/// Of the Call-ID and CSeq, and of all that it asks for, in case a client counts wrong. It is stored, so it must not depend
+/// on the program: FNV-1a.
+fn request_number(message: &Message<'_>) -> Option<u64> {
+    let (call_id, cseq) = (message.call_id().ok()?, message.cseq().ok()?);
+    let cseq = cseq.number.to_be_bytes();
+    let texts = [HeaderName::SipIfMatch, HeaderName::Expires].map(|name| message.header(name));
+    let texts = texts.map(|text| text.unwrap_or_default());
+    let parts = [call_id, texts[0], texts[1]].map(str::as_bytes);
+    let parts = parts.into_iter().chain([message.body(), &cseq]);
+    let hash = parts.fold(FNV_OFFSET, |hash, part| {
+        let bytes = part.iter().chain(&[0]);
+        bytes.fold(hash, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)
+        })
+    });
+    Some(hash)
 }
 
 /// The one entity-tag; a list or anything but a token is malformed.
@@ -106,3 +127,6 @@ fn document(
 fn bad(reason: &'static str) -> Refusal {
     Refusal::BadRequest(reason.into())
 }
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -122,7 +122,7 @@ impl Compositor {
             changed: match plan.granted.step {
                 // The account may have another mailbox by now.
                 PublishStep::Refreshed if package == Package::MessageSummary => Some(package),
-                PublishStep::Refreshed | PublishStep::Nothing => None,
+                PublishStep::Refreshed | PublishStep::Nothing | PublishStep::Repeated => None,
                 PublishStep::Created | PublishStep::Modified | PublishStep::Removed => {
                     Some(package)
                 }
@@ -188,6 +188,10 @@ impl Compositor {
             PublishStep::Removed => {
                 self.places.give_back(holder, 1);
                 self.counters.removed.increment();
+            }
+            PublishStep::Repeated => {
+                let traffic = &self.responder.traffic;
+                traffic.retransmissions_answered.increment();
             }
             PublishStep::Nothing => {}
         }
