@@ -374,6 +374,35 @@ fn a_notify_without_room_changes_nothing() {
     assert!(watcher.answer(1, 200));
 }
 
+/// Its first copy may have arrived: a NOTIFY with its number would be taken for another copy, and never be read.
+#[test]
+fn a_copy_without_room_is_followed_by_a_notify_with_another_number() {
+    let mut watcher = Watcher::active();
+    watcher.pass(500);
+    watcher.poll().expect("a copy");
+    watcher.subscription.device_is(Some(online(7)));
+    watcher.subscription.put_off(watcher.now);
+    watcher.pass(1000);
+    assert_has(&watcher.poll().expect("a NOTIFY"), "CSeq: 2 NOTIFY\r\n");
+    assert!(!watcher.answer(1, 200), "nobody waits for that answer");
+    assert!(watcher.answer(2, 200));
+}
+
+/// Nothing went over a broker that nobody knew to be away.
+#[test]
+fn when_the_way_is_open_again_what_was_sent_before_is_told_anew() {
+    let mut watcher = Watcher::active();
+    watcher.subscription.way_is_open();
+    assert_has(&watcher.poll().expect("a NOTIFY"), "CSeq: 2 NOTIFY\r\n");
+    watcher.subscription.put_off(watcher.now);
+    assert_eq!(watcher.poll(), None);
+    watcher.subscription.way_is_open();
+    assert_has(&watcher.poll().expect("a NOTIFY"), "CSeq: 2 NOTIFY\r\n");
+    assert!(watcher.answer(2, 200));
+    watcher.subscription.way_is_open();
+    assert_eq!(watcher.poll(), None, "it is answered");
+}
+
 #[test]
 fn unsupported_requests_are_refused() {
     let refusal = |headers| read(&subscribe(1, None, headers)).unwrap_err();

@@ -367,6 +367,20 @@ impl Watcher {
         }));
     }
 
+    /// Whether it is reached through another node of the cluster than this one.
+    pub(super) fn is_reached_elsewhere(&self, own: u16) -> bool {
+        let node = self.lock().subscription.dialog().flow().node;
+        node != 0 && node != own
+    }
+
+    /// What was sent to it may be lost, and it is reached again.
+    pub(super) fn push_way_is_open(self: &Arc<Self>) {
+        let watcher = self.clone();
+        let tell = move || watcher.with(|_, state| state.subscription.way_is_open());
+        // One that has so much waiting is told with that.
+        self.push_task(Task::labelled(&"way is open", tell));
+    }
+
     fn push_state(self: &Arc<Self>, told: State) {
         let watcher = self.clone();
         let tell = move || {

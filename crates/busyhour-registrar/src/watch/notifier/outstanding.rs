@@ -10,6 +10,8 @@ pub(in crate::watch) struct Outstanding {
     /// It says that the subscription is over.
     pub(in crate::watch) is_last: bool,
     pub(in crate::watch) datagram: Buffer,
+    /// It was sent again, so it may have arrived.
+    pub(in crate::watch) is_resent: bool,
     is_reliable: bool,
     interval: Duration,
     resend_at: Instant,
@@ -34,6 +36,7 @@ impl Outstanding {
             cseq,
             is_last,
             datagram,
+            is_resent: false,
             is_reliable,
             interval: T1,
             resend_at: match is_reliable {
@@ -67,6 +70,7 @@ impl Outstanding {
         if now < self.resend_at {
             return None;
         }
+        self.is_resent = true;
         self.interval = (2 * self.interval).min(T2);
         self.resends_left = self.resends_left.saturating_sub(1);
         self.resend_at = match self.resends_left {

@@ -373,25 +373,28 @@ impl Subscription {
         true
     }
 
-    /// The last NOTIFY could not be sent at `now` for lack of room, and counts as never
-    /// written. The full state of a later time is sent at a
-    /// [`deadline`](Self::deadline); the waits grow up to 1 s.
+    /// The last NOTIFY could not be sent at `now` for lack of room. If this was its first copy, it counts as never
+    /// written; otherwise that may have arrived, and the next one has another number and tells everything anew.
+    /// The full state of a later time is sent at a [`deadline`](Self::deadline); the waits grow up to 1 s.
     pub fn put_off(&mut self, now: Instant) {
-        if self.outstanding.take().is_none() {
-            return;
+        match self.outstanding.take() {
+            None => return,
+            Some(outstanding) if outstanding.is_resent => self.tell_anew(),
+            Some(_) => self.take_back(),
         }
-        self.dialog.take_back_cseq();
-        self.version = self.version.wrapping_sub(1);
-        if let Some(view) = self.view_mut() {
-            view.take_back();
-        }
-        if let Some(view) = self.watchers.as_mut() {
-            view.told.forget();
-        }
-        self.owes_notify = true;
-        self.is_urgent = true;
         let since = *self.put_off_since.get_or_insert(now);
         self.retry_at = Some(now + (now - since).clamp(ROOM_SOON, ROOM_LATER));
+    }
+
+    /// What is on its way may be lost, and the way is open again: a NOTIFY that nobody has answered is told anew at
+    /// once, and so is one that was [put off](Self::put_off).
+    pub fn way_is_open(&mut self) {
+        if self.outstanding.take().is_some() {
+            self.tell_anew();
+        }
+        if self.put_off_since.take().is_some() {
+            self.retry_at = None;
+        }
     }
 
     /// Ends the subscription with a last NOTIFY, or without one when there is
@@ -539,6 +542,32 @@ impl Subscription {
         if granted_s == 0 {
             self.end(End::Unsubscribed, now);
         }
+    }
+
+    /// The last NOTIFY counts as never written.
+    fn take_back(&mut self) {
+        self.dialog.take_back_cseq();
+        self.version = self.version.wrapping_sub(1);
+        if let Some(view) = self.view_mut() {
+            view.take_back();
+        }
+        self.owe_again();
+    }
+
+    /// Nobody knows whether the last NOTIFY has arrived, so the next one tells everything.
+    fn tell_anew(&mut self) {
+        if let Some(view) = self.view_mut() {
+            view.tell_all();
+        }
+        self.owe_again();
+    }
+
+    fn owe_again(&mut self) {
+        if let Some(view) = self.watchers.as_mut() {
+            view.told.forget();
+        }
+        self.owes_notify = true;
+        self.is_urgent = true;
     }
 
     fn view_mut(&mut self) -> Option<&mut ListView> {

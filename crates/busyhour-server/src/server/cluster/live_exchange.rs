@@ -67,6 +67,9 @@ impl Core {
                 let is_connected = live.is_connected();
                 let has_changed = is_connected != feeds.is_connected;
                 feeds.is_connected = is_connected;
+                if has_changed && is_connected {
+                    self.watchers.way_is_open(cluster.link.own());
+                }
                 self.sweep_wants(live, &mut feeds);
                 let must_recall = live.must_recall.swap(false, Ordering::SeqCst);
                 live.apply(|shared| {

@@ -244,6 +244,15 @@ impl Watchers {
         }
     }
 
+    /// Other nodes are reached again: what was sent through them meanwhile may be lost, and is told anew to those who have
+    /// not answered it.
+    pub(in crate::server) fn way_is_open(&self, own: u16) {
+        self.in_shards(|watchers| {
+            let elsewhere = watchers.iter().filter(|it| it.is_reached_elsewhere(own));
+            elsewhere.for_each(Watcher::push_way_is_open);
+        });
+    }
+
     /// Some list has changed: those who watch one find out whether it is theirs. Those who watch an
     /// address that is a list from now on need another subscription.
     pub(in crate::server) fn resolve_lists(&self, is_new: impl Fn(&str) -> bool) {
