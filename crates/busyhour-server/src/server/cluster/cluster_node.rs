@@ -250,6 +250,8 @@ impl ClusterNode {
             notices_waiting: self.link.notices_waiting(),
             nodes_direct: of_paths(NodePaths::open_count),
             sent_directly: of_paths(|paths| paths.counters.sent.get()),
+            sent_in_pieces: of_paths(|paths| paths.counters.sent_in_pieces.get()),
+            pieces_lost: of_paths(|paths| paths.counters.pieces_lost.get()),
             direct_refused: of_paths(|paths| paths.counters.refused.get()),
             set_aside: self.set_aside.get(),
             http_asked: questions.asked.get(),

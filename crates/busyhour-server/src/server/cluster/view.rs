@@ -43,7 +43,7 @@ pub enum AddressOwner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeWay {
-    /// In datagrams; what is too long for one goes over NATS.
+    /// In datagrams; what belongs to connections goes over NATS.
     Datagrams,
     /// All over NATS, which costs more.
     Nats,
@@ -97,8 +97,12 @@ pub struct ClusterStats {
     pub nodes_direct: u64,
     /// Messages that went to other nodes by datagrams.
     pub sent_directly: u64,
+    /// Those of them that were longer than a packet, and went in pieces.
+    pub sent_in_pieces: u64,
     /// Datagrams that no living node has sealed for this one, or that came twice.
     pub direct_refused: u64,
+    /// Long messages of other nodes that are lost, since a piece of them has not come within 2 s or there was no room.
+    pub pieces_lost: u64,
     /// Ends of calls that other nodes were told and have not answered yet; they are told again.
     pub notices_waiting: u64,
     /// Requests whose address of record nobody had at the moment: over connections they are

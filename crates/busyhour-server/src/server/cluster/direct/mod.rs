@@ -16,8 +16,10 @@
 //! then everything goes over NATS. Addresses are announced over NATS, sealed like the rest.
 //!
 //! **What may get lost** is sent again by who has sent it first, as over any UDP. So only what came
-//! in a datagram, or leaves in one, goes so, and only if it fits into one packet. What belongs
-//! to connections goes over NATS, in order.
+//! in a datagram, or leaves in one, goes so. What is longer than a packet goes in several
+//! (`node_pieces`), once the other node has said that it joins them: a node of an earlier version does
+//! not, and is told over NATS. What belongs to connections goes over NATS, in order.
 
 pub(super) mod node_paths;
+mod node_pieces;
 mod node_seal;

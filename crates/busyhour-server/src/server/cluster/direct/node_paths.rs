@@ -1,6 +1,9 @@
 //! The paths to other nodes, and whether they are open.
 
-use super::node_seal::{LIFE_SALT_LEN, LifeSalt, NodeSeal, SealedDatagram};
+use super::{
+    node_pieces::{NodePieces, PIECED_LEN_MAX, pieces_of},
+    node_seal::{LIFE_SALT_LEN, LifeSalt, NodeSeal, SealedDatagram},
+};
 use crate::lock::lock;
 use crate::server::{
     Network,
@@ -18,7 +21,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -35,6 +38,8 @@ pub(in crate::server::cluster) struct NodePaths {
     clock: Clock,
     peers: RwLock<HashMap<u16, Arc<PeerPath>>>,
     beats: AtomicU64,
+    /// Messages that went in pieces.
+    long: AtomicU64,
     pub(in crate::server::cluster) counters: PathCounters,
 }
 
@@ -42,8 +47,12 @@ pub(in crate::server::cluster) struct NodePaths {
 pub(in crate::server::cluster) struct PathCounters {
     /// Messages that went to other nodes so.
     pub(in crate::server::cluster) sent: Counter,
+    /// Those of them that were longer than a packet.
+    pub(in crate::server::cluster) sent_in_pieces: Counter,
     /// Datagrams that no living node has sealed for us, or that came twice.
     pub(in crate::server::cluster) refused: Counter,
+    /// Messages of other nodes of which a piece has not come.
+    pub(in crate::server::cluster) pieces_lost: Counter,
 }
 
 /// The path to one life of another node.
@@ -53,6 +62,10 @@ struct PeerPath {
     address: SocketAddr,
     seal: NodeSeal,
     numbers: Mutex<NumberWindow>,
+    /// What of its long messages has come.
+    pieces: Mutex<NodePieces>,
+    /// Its program joins pieces; one of an earlier version does not.
+    joins_pieces: AtomicBool,
     /// When we heard it last.
     heard: AtomicU64,
     /// When it last said that it hears us.
@@ -87,24 +100,38 @@ impl NodePaths {
             clock,
             peers: RwLock::default(),
             beats: AtomicU64::new(0),
+            long: AtomicU64::new(0),
             counters: PathCounters::default(),
         })
     }
 
     /// Sends a message to a node if the path is open; `false` if it is not sent.
     pub(in crate::server::cluster) fn send(&self, node: u16, message: &[u8]) -> bool {
-        if message.len() > MESSAGE_LEN_MAX {
-            return false;
-        }
         let Some(peer) = self
             .peer(node)
             .filter(|peer| peer.is_open(self.clock.now()))
         else {
             return false;
         };
-        let is_sent = self.send_to(&peer, MESSAGE, message);
+        let is_sent = match message.len() <= MESSAGE_LEN_MAX {
+            true => self.send_to(&peer, MESSAGE, message),
+            false => self.send_in_pieces(&peer, message),
+        };
         if is_sent {
             self.counters.sent.increment();
+        }
+        is_sent
+    }
+
+    /// If a piece finds no room, the others that have left come to nothing.
+    fn send_in_pieces(&self, peer: &PeerPath, message: &[u8]) -> bool {
+        if message.len() > PIECED_LEN_MAX || !peer.joins_pieces.load(Ordering::Relaxed) {
+            return false;
+        }
+        let number = self.long.fetch_add(1, Ordering::Relaxed);
+        let is_sent = pieces_of(number, message).all(|piece| self.send_to(peer, PIECE, &piece));
+        if is_sent {
+            self.counters.sent_in_pieces.increment();
         }
         is_sent
     }
@@ -135,6 +162,11 @@ impl NodePaths {
         peer.heard.store(now, Ordering::Relaxed);
         match kind {
             MESSAGE => FromNode::Message(bytes),
+            PIECE => self.join(&peer, &bytes),
+            JOINS_PIECES => {
+                peer.joins_pieces.store(true, Ordering::Relaxed);
+                FromNode::Nothing
+            }
             PROBE => {
                 if bytes == HEARD {
                     peer.hears_us.store(now, Ordering::Relaxed);
@@ -143,6 +175,12 @@ impl NodePaths {
             }
             _ => FromNode::Nothing,
         }
+    }
+
+    fn join(&self, peer: &PeerPath, piece: &[u8]) -> FromNode {
+        let taken = lock(&peer.pieces).take(piece, self.clock.now());
+        self.counters.pieces_lost.add(taken.lost);
+        taken.message.map_or(FromNode::Nothing, FromNode::Message)
     }
 
     /// Probes all paths; returns what has to be announced to all nodes, now and then.
@@ -155,6 +193,10 @@ impl NodePaths {
                 false => NOT_HEARD,
             };
             self.send_to(peer, PROBE, heard);
+            self.send_to(peer, JOINS_PIECES, &[]);
+            self.counters
+                .pieces_lost
+                .add(lock(&peer.pieces).expire(now));
         }
         let beats = self.beats.fetch_add(1, Ordering::Relaxed);
         beats
@@ -193,6 +235,8 @@ impl NodePaths {
             address,
             seal,
             numbers: Mutex::default(),
+            pieces: Mutex::default(),
+            joins_pieces: AtomicBool::new(false),
             heard: AtomicU64::new(0),
             hears_us: AtomicU64::new(0),
         };
@@ -254,12 +298,15 @@ const FRESH: Duration = Duration::from_secs(2);
 /// Who has just come to NATS hears of all within three seconds.
 const BEATS_OF_ANNOUNCEMENT: u64 = 6;
 /// So that a datagram fits into one packet of a network, whose headers and seal take the rest.
-const MESSAGE_LEN_MAX: usize = 1350;
+pub(super) const MESSAGE_LEN_MAX: usize = 1350;
 /// Announcements are for no node in particular.
 const FOR_ALL: u16 = 0;
 const MESSAGE: u8 = 0;
 const PROBE: u8 = 1;
 const ADDRESS: u8 = 2;
+const PIECE: u8 = 3;
+/// The sender joins pieces.
+const JOINS_PIECES: u8 = 4;
 const HEARD: &[u8] = b"+";
 const NOT_HEARD: &[u8] = b"-";
 
@@ -354,12 +401,64 @@ mod tests {
             FromNode::Nothing,
             "it came twice"
         );
-        assert!(!one.paths.send(2, &[0; MESSAGE_LEN_MAX + 1]));
+        assert!(!one.paths.send(2, &[0; PIECED_LEN_MAX + 1]));
         assert!(!one.paths.send(3, b"nobody"));
         assert_eq!(
             (one.paths.open_count(), other.paths.counters.refused.get()),
             (1, 1)
         );
+    }
+
+    /// A list of lamps is longer than a packet.
+    #[test]
+    fn what_is_longer_than_a_packet_goes_in_several() {
+        let runtime = Runtime::simulated(1);
+        let [one, other] = two(&runtime);
+        for _ in 0..2 {
+            one.paths.beat();
+            other.paths.beat();
+            exchange(&one, &other);
+            pass(&runtime, PROBE_PAUSE);
+        }
+        let long: Vec<u8> = (0..65_535_u32).map(|at| (at / 7) as u8).collect();
+        for is_lost in [false, true] {
+            assert!(one.paths.send(2, &long));
+            let mut sent = one.sent();
+            assert!(sent.iter().all(|datagram| datagram.len() <= 1472));
+            // The last one comes first, and one of them perhaps not at all.
+            sent.reverse();
+            sent.truncate(sent.len() - usize::from(is_lost));
+            let heard = sent.iter().map(|datagram| other.paths.receive(datagram));
+            let heard: Vec<_> = heard.filter(|it| *it != FromNode::Nothing).collect();
+            let whole = (!is_lost).then(|| FromNode::Message(long.clone()));
+            assert_eq!(heard, Vec::from_iter(whole));
+        }
+        assert_eq!(
+            other.paths.counters.pieces_lost.get(),
+            0,
+            "it may still come"
+        );
+        pass(&runtime, FRESH);
+        other.paths.beat();
+        assert_eq!(other.paths.counters.pieces_lost.get(), 1);
+        assert_eq!(one.paths.counters.sent_in_pieces.get(), 2);
+    }
+
+    /// A program of an earlier version would throw the pieces away.
+    #[test]
+    fn who_has_not_said_that_it_joins_pieces_is_sent_none() {
+        let runtime = Runtime::simulated(1);
+        let [one, other] = two(&runtime);
+        for _ in 0..2 {
+            one.paths.beat();
+            other.paths.beat();
+            exchange(&one, &other);
+            pass(&runtime, PROBE_PAUSE);
+        }
+        let peer = one.paths.peer(2).expect("it is known");
+        peer.joins_pieces.store(false, Ordering::Relaxed);
+        assert!(one.paths.send(2, &[0; MESSAGE_LEN_MAX]));
+        assert!(!one.paths.send(2, &[0; MESSAGE_LEN_MAX + 1]));
     }
 
     /// What this node sends does not arrive; it hears the other one.
