@@ -49,6 +49,7 @@ impl ClusterNetwork {
             Transport::Udp => self.own.local_to(Transport::Udp, flow.remote),
             _ => return Err(SendError::FlowFailed),
         };
+        self.link.note_probe(&datagram, flow);
         let flow = Flow::udp(local.ok_or(SendError::NoSocket)?, flow.remote);
         self.own.send(flow, datagram)
     }

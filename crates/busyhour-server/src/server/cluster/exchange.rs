@@ -85,6 +85,7 @@ impl Core {
         let link = &cluster.link;
         match told.what {
             NodeVerb::Handle => {
+                self.devices.note_life(told.flow);
                 if told.number > 0 {
                     link.handed.heard(told.from, told.number);
                 }
@@ -99,7 +100,10 @@ impl Core {
                     link.answer(reply, is_taken);
                 }
             }
-            NodeVerb::TakeResponse => self.take_response(told.flow, told.sip),
+            NodeVerb::TakeResponse => {
+                self.devices.note_life(told.flow);
+                self.take_response(told.flow, told.sip);
+            }
             NodeVerb::Send => self.send_for(&told),
             NodeVerb::Trust => {
                 if !self.responder.network().mark_trusted(told.flow) {
@@ -188,6 +192,16 @@ impl Core {
         let told = NodeMessage::new(NodeVerb::TakeResponse, link.own(), flow);
         link.tell_node(node, &told.with_sip(datagram));
         true
+    }
+
+    /// The flow that a probe was meant for whose answer comes over this one: the node of that flow may be away.
+    pub(in crate::server) fn probed_flow(&self, answer: &Message<'_>, flow: Flow) -> Flow {
+        let link = self.cluster.as_ref().map(|cluster| &cluster.link);
+        let Some(meant) = link.and_then(|link| link.probed_instead(answer, flow)) else {
+            return flow;
+        };
+        self.devices.note_life(meant);
+        meant
     }
 
     /// A connection has ended here: the nodes that have its devices have to know it.

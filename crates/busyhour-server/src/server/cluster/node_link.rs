@@ -33,6 +33,8 @@ pub(in crate::server) struct NodeLink {
     live: Box<[AtomicU64]>,
     /// By a part of the branch.
     sent_for: [Mutex<SentFor>; SENT_FOR_PARTS],
+    /// Probes that left here, since the node of their flow is away.
+    probes: Mutex<ProbesInstead>,
     hasher: FixedState,
     unanswered: Arc<AtomicU64>,
     /// What other nodes are told until they have answered.
@@ -67,6 +69,13 @@ struct SentFor {
     order: VecDeque<(Instant, u64)>,
 }
 
+/// The flow that each probe was meant for, by its branch.
+#[derive(Default)]
+struct ProbesInstead {
+    flows: HashMap<u64, Flow>,
+    order: VecDeque<u64>,
+}
+
 /// Told whether a request was taken.
 pub(super) type OnTaken = Box<dyn FnOnce(bool) + Send>;
 
@@ -84,6 +93,7 @@ impl NodeLink {
             own: own.node.0,
             live: (0..=u16::MAX / 64).map(|_| AtomicU64::new(0)).collect(),
             sent_for: std::array::from_fn(|_| Mutex::default()),
+            probes: Mutex::default(),
             hasher: FixedState::with_seed(own.node.0.into()),
             unanswered: Arc::default(),
             knows_nodes: AtomicBool::new(false),
@@ -306,6 +316,24 @@ impl NodeLink {
         self.sent_for(branch).nodes.get(&branch).copied()
     }
 
+    /// A message leaves here instead of over its flow, whose node is away. Who answers a probe is there all the same.
+    pub(super) fn note_probe(&self, message: &[u8], flow: Flow) {
+        if !message.starts_with(b"OPTIONS ") {
+            return;
+        }
+        let branch = Message::parse(message).ok().and_then(|it| self.branch(&it));
+        if let Some(branch) = branch {
+            lock(&self.probes).insert(branch, flow);
+        }
+    }
+
+    /// The flow that a probe was meant for whose answer comes over another one, from the same address.
+    pub(super) fn probed_instead(&self, answer: &Message<'_>, flow: Flow) -> Option<Flow> {
+        let branch = self.branch(answer)?;
+        let meant = lock(&self.probes).flows.get(&branch).copied();
+        meant.filter(|meant| meant.remote == flow.remote && meant.transport == flow.transport)
+    }
+
     fn sent_for(&self, branch: u64) -> MutexGuard<'_, SentFor> {
         lock(&self.sent_for[branch as usize % SENT_FOR_PARTS])
     }
@@ -332,6 +360,18 @@ impl SentFor {
     }
 }
 
+impl ProbesInstead {
+    fn insert(&mut self, branch: u64, flow: Flow) {
+        if self.flows.insert(branch, flow).is_none() {
+            self.order.push_back(branch);
+        }
+        if self.order.len() > PROBES_MAX {
+            let oldest = self.order.pop_front();
+            oldest.map(|oldest| self.flows.remove(&oldest));
+        }
+    }
+}
+
 fn live_bit(node: u16) -> u64 {
     1 << (node % 64)
 }
@@ -340,6 +380,8 @@ const TAKEN: &[u8] = b"+";
 const NOT_TAKEN: &[u8] = b"-";
 /// Requests handed on whose answer is awaited.
 const UNANSWERED_MAX: u64 = 16_384;
+/// Probes whose answers are awaited: more than are sent in the seconds that an answer may take.
+const PROBES_MAX: usize = 16_384;
 /// How long the other node may take to say whether it has taken a request.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Requests sent for other nodes whose responses are passed on.

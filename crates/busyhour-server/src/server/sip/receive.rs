@@ -128,6 +128,7 @@ impl Core {
             return;
         }
         if self.devices.flows.may_probe() && answers_options(message) {
+            let flow = self.probed_flow(message, flow);
             return self.devices.flows.answered(&flow, self.devices.clock.now());
         }
         if self.peers.answered(message, status, flow)
