@@ -225,6 +225,8 @@ def join(folder):
     environment = dict(one.split("=", 1) for one in Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0") if "=" in one)
     os.kill(pid, signal.SIGTERM)
     wait("gamma to leave", lambda: sum(cluster(one)["partitions_served"] for one in range(2)) == 256)
+    # It still has its ports.
+    wait("gamma to end", lambda: has_ended(pid))
     owner = owners(folder)
     user = next(f"probe{number}" for number in range(1000) if owner(f"probe{number}") == 0)
     # It has to stay where it is when gamma is back.
@@ -268,6 +270,14 @@ def join(folder):
         is_over.set()
         gamma.send_signal(signal.SIGTERM)
         gamma.wait(60)
+
+
+def has_ended(pid):
+    """Whether a process has ended, though its parent may not have asked for it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 def answers(node):
