@@ -14,7 +14,7 @@ run: ## Build the server and start it with its embedded defaults
 	@"$${CARGO_TARGET_DIR:-target}/quick/busyhour" serve
 
 test: ## Everything: format, lints, tests, docs, models, real peers
-	@scripts/install-deps.sh build test
+	@scripts/install-deps.sh build
 	@scripts/test.sh
 
 lib: ## Build the library for C and C++

@@ -16,4 +16,6 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -z "$is_test" ] || rustdoc "${documenting[@]}" --deny warnings --out-dir "${CARGO_TARGET_DIR:-target}/doc"
-exec rustdoc "${asked[@]}"
+# All examples of a crate are one program, and one unit of it takes the compiler less than sixteen, which have copies of the same
+# functions.
+exec rustdoc "${asked[@]}" ${is_test:+--codegen codegen-units=1}

@@ -2,9 +2,10 @@
 # What `make test` runs; the steps that find mistakes fastest come first.
 # Each step prints how long it took. The first step that fails ends the run.
 #
-# Much of the time the tests wait for sockets, clocks and other programs, and the compiler for its slowest crate. So steps
-# that measure no time run in parallel, one after another, in their own target folders, on the processors that are left.
-# Their output is in target/beside/, and is shown if they fail.
+# Much of the time the tests wait for sockets, clocks and other programs, and the compiler for its slowest crate. So three
+# lanes run at a time: the build of the tests, and then they; beside them what has target folders of its own; and what needs the
+# built program, as soon as it is there. None of the steps measures time. What runs beside prints to target/beside/, which is
+# shown if it fails. The packages of Debian that only tests need are installed while those are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/goes-on.sh
@@ -38,6 +39,8 @@ beside() { # NAME COMMAND...: as `step`, for use in the background
 
 side_steps() {
   renice --priority 5 $BASHPID >/dev/null
+  [ -z "$installs_beside" ] || beside "packages of Debian" install || return 1
+  touch "$logs/installed"
   beside format formats || return 1
   beside "lock files" scripts/locks.sh || return 1
   beside publishing scripts/publish-check.sh || return 1
@@ -48,12 +51,33 @@ side_steps() {
   beside packages scripts/fresh.sh --packages
 }
 
+# What needs the program, or a target folder that the build has left by now.
+steps_with_the_program() {
+  beside documentation documentation || return 1
+  beside "tests with tracing and metrics" linting_all cargo test --workspace --features busyhour/metrics,busyhour/tracing \
+    --test stats_recorded --test trace || return 1
+  beside histories python3 scripts/cluster-history.py --self-test || return 1
+  beside monitoring scripts/monitoring.sh || return 1
+  beside book scripts/book.py check target/debug/busyhour || return 1
+  beside "commands of the book" scripts/book-commands.py target/debug/busyhour || return 1
+  beside "list of parts" scripts/dist-check.py || return 1
+  beside interface scripts/api.sh target/debug/busyhour 2 || return 1
+  beside dashboard scripts/dashboard.py --short || return 1
+  beside valgrind linting scripts/valgrind-buffers.sh
+}
+
+install() { scripts/install-deps.sh test; }
+
+documentation() { # and its examples
+  linting env RUSTDOC="$PWD/scripts/rustdoc-and-tests.sh" cargo test --workspace --doc
+}
+
 models() { # every loom model, in its own target folder because the whole tree is built differently
   RUSTFLAGS="--cfg loom" cargo test --package busyhour --lib --profile models --target-dir target/loom -- loom_
 }
 
 schedules() { # random orders of a whole runtime's steps, built differently as well
-  RUSTFLAGS="--cfg shuttle" cargo test --package busyhour --lib --profile models --target-dir target/shuttle -- shuttle_
+  RUSTFLAGS="--cfg shuttle" cargo test --package busyhour --lib --no-default-features --features runtime --profile models --target-dir target/shuttle -- shuttle_
 }
 
 benchmarks() { # the harness, and the engines that need no peer, at a tiny size
@@ -68,41 +92,55 @@ formats() {
   done
 }
 
-# Builds what cargo builds with clippy's compiler, which is rustc that also has clippy's lints: in this workspace each warning is an
-# error. `cargo clippy` would have all dependencies read once more.
+# Builds the workspace's own crates with clippy's lints; in this workspace each warning is an error. `cargo clippy` would have all
+# dependencies read once more.
 linting() { # COMMAND...
+  RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/lint-tests.sh "$@"
+}
+
+# The same where a library has no test of its own among what is built.
+linting_all() { # COMMAND...
   RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ "$@"
 }
 
 # If a step fails, ends the parallel steps and everything that they started.
-end_side_steps() {
-  [ -z "${side:-}" ] || kill -- -"$side" 2>/dev/null || true
+end_lanes() {
+  local lane
+  for lane in "${lanes[@]}"; do kill -- -"$lane" 2>/dev/null || true; done
+}
+
+lanes=()
+lane() { # FUNCTION: in the background, as a process group, so that it can be ended as one
+  set -m
+  "$1" &
+  set +m
+  lanes+=($!)
+}
+
+wait_for() { # LANE
+  # Not `goes_on ... wait`: bash then says that it knows no such process, if the steps have ended before.
+  goes_on "== waiting for the steps beside" tail --pid="$1" --follow /dev/null
+  wait "$1" || exit 1
+}
+
+installed() { # waits until what the tests need is installed, or its lane has ended
+  until [ -e "$logs/installed" ]; do kill -0 "${lanes[0]}" 2>/dev/null || return 1; sleep 0.2; done
 }
 
 mkdir -p "$logs"
-set -m # the side steps become a process group, so that they can be ended as one
-side_steps &
-side=$!
-set +m
-trap end_side_steps EXIT
+rm -f "$logs/installed"
+# Where sudo asks for a password, it asks now, and not in the middle of something else.
+installs_beside=yes
+[ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || { installs_beside=""; install; }
+trap end_lanes EXIT
 trap 'exit 130' INT TERM
+lane side_steps
 
 step "building the tests, with lints" linting cargo test --workspace --no-run
+step "packages of Debian" installed
+lane steps_with_the_program
 step tests linting scripts/tests.sh
-step "tests with tracing and metrics" linting cargo test --workspace --features busyhour/metrics,busyhour/tracing \
-  --test stats_recorded --test trace
-step histories python3 scripts/cluster-history.py --self-test
-step "documentation and its examples" linting env RUSTDOC="$PWD/scripts/rustdoc-and-tests.sh" cargo test --workspace --doc
-step monitoring scripts/monitoring.sh
-step book scripts/book.py check target/debug/busyhour
-step "commands of the book" scripts/book-commands.py target/debug/busyhour
-step "list of parts" scripts/dist-check.py
-step interface scripts/api.sh target/debug/busyhour 2
-step dashboard scripts/dashboard.py --short
-step valgrind scripts/valgrind-buffers.sh
 printf '\n== waiting for the steps beside\n'
-# Not `goes_on ... wait`: bash then says that it knows no such process, if the steps have ended before.
-goes_on "== waiting for the steps beside" tail --pid="$side" --follow /dev/null
-wait "$side" || exit 1
-side=""
+for one in "${lanes[@]}"; do wait_for "$one"; done
+lanes=()
 printf '\nall steps passed in %s s\n' "$SECONDS"

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Stands for rustc while cargo builds the workspace's own crates for the tests: clippy's compiler, which is rustc with clippy's
+# lints, reads what is no library, and each library as its own test, which has all of its code. The library that the others are
+# linked with is the same code once more, so rustc alone compiles that. Each warning is an error.
+# usage: RUSTC_WORKSPACE_WRAPPER=scripts/lint-tests.sh cargo test --workspace
+set -euo pipefail
+case " $* " in
+  *" --test "*) ;;
+  *" --crate-type lib "*) exec "$@" --deny warnings ;;
+esac
+CLIPPY_ARGS=--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ exec clippy-driver "$@"
