@@ -363,7 +363,8 @@ fn wait_for_acknowledgements(journal: &Path, count: usize, storm: &mut Child) {
             ended, None,
             "the storm ended before {count} acknowledgements"
         );
-        thread::sleep(Duration::from_millis(2));
+        // Each look reads all that was written.
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -291,4 +291,4 @@ fn run(socket: &UdpSocket, crew: &Mutex<Crew>) {
 
 const BATCH: usize = 64;
 /// The time between two checks whether the fleet is still frozen.
-const FROZEN_PACE: Duration = Duration::from_millis(5);
+const FROZEN_PACE: Duration = Duration::from_millis(20);

@@ -11,6 +11,11 @@ use std::{
 /// A limit that only a hang reaches.
 const HANG: Duration = Duration::from_secs(60);
 
+/// Between two looks at what another thread does: yielding instead keeps a processor busy that the others need.
+pub fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
+}
+
 /// A client on a connection of any kind.
 pub struct Client<S> {
     pub stream: S,

@@ -1,7 +1,7 @@
 //! Connections that end, and what watchers of their devices are sent.
 
 use crate::{
-    client::{Client, ok, register, subscribe},
+    client::{Client, ok, pause, register, subscribe},
     sockets::Fixture,
 };
 use busyhour::buffer::Buffer;
@@ -13,7 +13,6 @@ use busyhour_sip::Flow;
 use std::{
     net::{SocketAddr, TcpStream},
     sync::Arc,
-    thread,
     time::Duration,
 };
 
@@ -230,7 +229,7 @@ fn told(lamp: &mut Client<TcpStream>) -> String {
 
 fn wait_until(fixture: &Fixture, mut wanted: impl FnMut(&[Listed]) -> bool) {
     while !wanted(&fixture.server.bindings(None, 10_000, None).bindings) {
-        thread::yield_now();
+        pause();
     }
 }
 

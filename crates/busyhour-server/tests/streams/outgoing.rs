@@ -2,7 +2,7 @@
 
 use crate::{
     authority::Authority,
-    client::{Client, connect, ok},
+    client::{Client, connect, ok, pause},
     peers::invite,
     site::{Bob, Made, Site, proven, respond, self_signed, status},
 };
@@ -271,7 +271,7 @@ fn options_go_over_the_connection_and_their_answer_marks_the_peer_up() {
     assert_eq!(site.server.peers()[0].addresses[0].state, Some("unknown"));
     connection.send(ok(&question).as_bytes());
     while site.server.peers()[0].addresses[0].state != Some("up") {
-        std::thread::yield_now();
+        pause();
     }
     site.end();
 }
@@ -298,7 +298,7 @@ fn a_telephone_that_listens_is_connected_to_when_its_own_connection_is_gone() {
     assert_eq!(status(&registered), 200, "{registered}");
     drop(connection);
     while site.network.streams.stream_stats().connection_count > 0 {
-        std::thread::yield_now();
+        pause();
     }
     let trying = bob.ask("INVITE", "sip:bob@example.com", "sip:bob@example.com");
     assert_eq!(status(&trying), 100, "{trying}");
@@ -334,7 +334,7 @@ fn an_address_rests_after_a_failure_and_a_host_has_sixteen() {
     };
     // The thread of connections may not have seen the failure yet.
     while !rests() {
-        std::thread::yield_now();
+        pause();
     }
     site.end();
 }
@@ -375,7 +375,7 @@ fn one_holder_takes_a_part_of_the_connections() {
     // As soon as one of them has ended, there is room again.
     drop(listener.accept().unwrap());
     while connect(23, 7) == Err(SendError::Full) {
-        std::thread::yield_now();
+        pause();
     }
     site.end();
 }
@@ -414,7 +414,7 @@ fn a_connection_to_a_domain_is_not_used_for_another_one_at_the_same_address() {
     let _ = streams.send(two, datagram(options));
     assert_eq!(second.next(), None, "its certificate is for another domain");
     while streams.stream_stats().connect_failures == 0 {
-        std::thread::yield_now();
+        pause();
     }
     assert_eq!(streams.connect(two, None), Err(SendError::FlowFailed));
     assert_eq!(
@@ -425,13 +425,13 @@ fn a_connection_to_a_domain_is_not_used_for_another_one_at_the_same_address() {
 
     drop(first);
     while streams.connect(one, None).is_ok() {
-        std::thread::yield_now();
+        pause();
     }
     let again = to("one.example");
     assert_ne!(again, one, "a number is that of one connection");
     // It rests, since nothing had come on the last one.
     while streams.connect(again, None) != Ok(again) {
-        std::thread::yield_now();
+        pause();
     }
     site.end();
 }

@@ -1,6 +1,9 @@
 //! A peer that is known by its certificate, over real sockets.
 
-use crate::site::{Bob, Site, respond, self_signed, status};
+use crate::{
+    client::pause,
+    site::{Bob, Site, respond, self_signed, status},
+};
 use busyhour_server::server::{CertificateFingerprint, PeerConfig};
 use sha2::{Digest, Sha256};
 use std::{net::UdpSocket, time::Duration};
@@ -76,7 +79,7 @@ fn a_peer_is_who_shows_its_certificate_and_is_called_on_its_connection() {
 
     drop(peer);
     while site.network.streams.stream_stats().connection_count > 0 {
-        std::thread::yield_now();
+        pause();
     }
     let after = bob.ask("INVITE", "sip:0123@example.com", "sip:0123@example.com");
     assert_eq!(status(&after), 480, "{after}");
@@ -115,7 +118,7 @@ fn a_peer_with_a_certificate_is_reached_over_tls_alone() {
     assert!(peer.message().starts_with("ACK "));
     drop(peer);
     while site.network.streams.stream_stats().connection_count > 0 {
-        std::thread::yield_now();
+        pause();
     }
     bob.send(&bob.within("BYE", &answer));
     let refusal = bob.final_answer();

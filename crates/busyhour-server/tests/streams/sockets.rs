@@ -1,6 +1,6 @@
 //! Real connections on loopback: answers, keep-alives, limits, ends.
 
-use crate::client::{Client, ok, register, subscribe};
+use crate::client::{Client, ok, pause, register, subscribe};
 use busyhour::runtime::Runtime;
 use busyhour_server::{
     net::{StreamMessage, StreamOptions, StreamPolicy, Streams},
@@ -13,7 +13,6 @@ use std::{
     io::Write,
     net::{SocketAddr, TcpStream},
     sync::{Arc, Mutex, mpsc},
-    thread,
     time::Duration,
 };
 
@@ -89,7 +88,7 @@ impl Fixture {
             if wanted(&stats) {
                 return stats;
             }
-            thread::yield_now();
+            pause();
         }
     }
 }
@@ -123,7 +122,7 @@ fn registrations_in_one_segment_and_byte_by_byte_are_answered_in_place() {
     assert_eq!((stats.accepted, stats.received), (1, 3));
     // An answer is sent before it is counted.
     while fixture.server.stats().registrar.binding_count < 3 {
-        thread::yield_now();
+        pause();
     }
 }
 
@@ -415,7 +414,7 @@ fn what_a_peer_does_not_read_is_a_queue_with_its_address() {
         client.stream.write_all(request.as_bytes()).unwrap();
     }
     while queues()[0].oldest_waiting_ns == Some(0) {
-        std::thread::yield_now();
+        pause();
     }
     let queues = queues();
     let [all, one] = &queues[..] else {

@@ -1,7 +1,7 @@
 //! TLS, with a certificate made by the test and a client of rustls.
 
 use crate::{
-    client::{Client, connect, register},
+    client::{Client, connect, pause, register},
     sockets::Fixture,
 };
 use busyhour_server::net::{Certificate, StreamOptions, StreamPolicy};
@@ -110,7 +110,7 @@ fn a_client_without_tls_is_closed_and_counted() {
     let mut plain = Client::new(fixture.address(Transport::Tls));
     plain.send(register("alice", "TCP", 1).as_bytes());
     while plain.stream.write_all(b"\r\n").is_ok() {
-        thread::yield_now();
+        pause();
     }
     let stats = fixture.wait_for(|stats| stats.connection_count == 0);
     assert_eq!((stats.tls_failures, stats.received), (1, 0));

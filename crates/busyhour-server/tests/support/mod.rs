@@ -46,6 +46,25 @@ impl Place {
         Self(TempDir::new().expect("a temporary folder"))
     }
 
+    /// A folder in memory, if there is room: for many small files, which are most of what a disk's file system costs a test.
+    pub fn in_memory() -> Self {
+        let mut command = Command::new("df");
+        let told = command.args(["--output=avail", "--block-size=1", MEMORY]);
+        let told = told
+            .output()
+            .map(|output| output.stdout)
+            .unwrap_or_default();
+        let told = String::from_utf8_lossy(&told);
+        let free: Option<u64> = told
+            .split_whitespace()
+            .last()
+            .and_then(|it| it.parse().ok());
+        match free.is_some_and(|free| free >= MEMORY_BYTES_MIN) {
+            true => TempDir::new_in(MEMORY).map_or_else(|_| Self::new(), Self),
+            false => Self::new(),
+        }
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -258,6 +277,10 @@ fn address_or_none(ready: &str, name: &str) -> Option<SocketAddr> {
 
 /// Where IAX2 is off.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Where Linux has files in memory. In a container it may be too small.
+const MEMORY: &str = "/dev/shm";
+const MEMORY_BYTES_MIN: u64 = 1 << 30;
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 /// panics with what there is instead.
 pub fn wait_until(mut is_so: impl FnMut() -> bool, what_is: impl FnOnce() -> String) {
     let given_up_at = Instant::now() + PATIENCE;
+    let mut pace = FIRST_PACE;
     while !is_so() {
         if Instant::now() >= given_up_at {
             panic!(
@@ -13,11 +14,14 @@ pub fn wait_until(mut is_so: impl FnMut() -> bool, what_is: impl FnOnce() -> Str
                 what_is()
             );
         }
-        // This only leaves the processor to the others.
-        std::thread::sleep(PACE);
+        // This only leaves the processor to the others, for longer each time: asking a server for its statistics takes it longer
+        // than the first pause.
+        std::thread::sleep(pace);
+        pace = (pace * 3 / 2).min(LAST_PACE);
     }
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time between two checks of a condition; no test depends on its length.
-const PACE: Duration = Duration::from_millis(5);
+/// The time between the first two checks of a condition, and the longest one; no test depends on their length.
+const FIRST_PACE: Duration = Duration::from_millis(4);
+const LAST_PACE: Duration = Duration::from_millis(50);
