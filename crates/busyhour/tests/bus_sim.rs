@@ -26,7 +26,7 @@ fn seeds() -> Vec<u64> {
         None => {
             let scale = number("BUSYHOUR_TEST_SCALE").unwrap_or(1);
             let divisor = number("BUSYHOUR_TEST_DIVISOR").unwrap_or(1);
-            (0..60 * scale / divisor).collect()
+            (0..20 * scale / divisor).collect()
         }
     }
 }

@@ -6,7 +6,7 @@
 //! No acknowledged binding is lost. When the faults have ended, no watcher keeps
 //! a wrong state. Every datagram that reached the server's socket is counted.
 //!
-//! With `BUSYHOUR_TEST_SCALE=200` there are 100,000 devices and 20,000 watchers;
+//! With `BUSYHOUR_TEST_SCALE=400` there are 100,000 devices and 20,000 watchers;
 //! with `--release` and `--nocapture` it takes some minutes and prints its
 //! figures. In a network namespace of its own: `unshare -n sh -c 'ip link set lo
 //! up; …'`.
@@ -372,7 +372,7 @@ const FAULTS: Faults = Faults {
     doubled_percent: 20,
     delayed_percent: 30,
 };
-const DEVICES: u32 = 500;
+const DEVICES: u32 = 250;
 const REGISTRATIONS_PER_SECOND: f64 = 1200.0;
 /// More failed transactions than this are no accident.
 const FAILURES: u64 = 3;

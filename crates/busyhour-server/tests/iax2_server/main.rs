@@ -1,6 +1,6 @@
 //! The IAX2 registrar, by frames of a client written from RFC 5456.
 //!
-//! The simulation runs `BUSYHOUR_SIM_SEEDS` seeds (80). A failure prints its
+//! The simulation runs `BUSYHOUR_SIM_SEEDS` seeds (25). A failure prints its
 //! seed; `BUSYHOUR_SIM_FIRST` begins with another one.
 
 mod capture;

@@ -318,4 +318,4 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-const SEEDS: u64 = 80;
+const SEEDS: u64 = 25;

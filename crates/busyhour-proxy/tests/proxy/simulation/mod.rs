@@ -33,7 +33,7 @@ fn a_good_network_for_many_seeds() {
             doubles: 0,
             delay_ms: 20,
         },
-        400,
+        100,
     );
 }
 
@@ -45,7 +45,7 @@ fn a_bad_network_for_many_seeds() {
             doubles: 10,
             delay_ms: 300,
         },
-        600,
+        200,
     );
 }
 
@@ -58,7 +58,7 @@ fn a_slow_network_for_many_seeds() {
             doubles: 30,
             delay_ms: 1_500,
         },
-        200,
+        50,
     );
 }
 
