@@ -49,9 +49,7 @@ case "$sanitizer" in
     __CARGO_TESTS_ONLY_SRC_ROOT=$(scripts/std-sources.sh)
     export __CARGO_TESTS_ONLY_SRC_ROOT TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=0}"
     # The tests in which threads meet, except bus_short_lives, which makes a hundred thousand topics on one thread.
-    [ $# -gt 0 ] || set -- soak pool pool_corners inline_runner pool_options pool_turns serializer serializer_corners \
-      serializer_stats timers timer_async runtime buffer_threads bus_threads bus_turns bus_waiting bus_remove bus_drops \
-      bus_forward bus_in_hand bus_panic
+    [ $# -gt 0 ] || set -- soak pool inline_runner serializer timers timer_async runtime buffer_threads bus bus_threads bus_drops
     ;;
   *) usage ;;
 esac

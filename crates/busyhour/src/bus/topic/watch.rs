@@ -124,6 +124,7 @@ impl<E: Event> Topic<E> {
 impl<E: Event> Watch<E> {
     /// The last value, which counts as seen then; `None` if the key has none, or
     /// was removed.
+    #[doc(alias("borrow", "borrow_and_update"))]
     pub fn latest(&mut self) -> Option<&E> {
         // Whoever waits for a change keeps waiting, and a task that has used up its
         // budget gets no old value.
