@@ -62,6 +62,7 @@ mod cache;
 mod nodes;
 mod index;
 mod delivery;
+mod publish_all_if;
 mod publish_if;
 mod publish_options;
 mod publish_result;
@@ -84,7 +85,7 @@ pub use record::{
 };
 pub use subscription_event::SubscriptionEvent;
 pub use topic::{
-    Forward, ForwardError, Published, Registry, Removed, Topic, TopicBuilder, TtlError, Watch,
+    Forward, ForwardError, Published, PublishedAll, Registry, Removed, Topic, TopicBuilder, TtlError, Watch,
     WatchClosed,
 };
 

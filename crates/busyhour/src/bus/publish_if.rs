@@ -17,16 +17,28 @@ use std::mem;
 
 impl<E: Event> TopicInner<E> {
     /// Publishes an event of this node if its key has no last value or one that the event may
-    /// replace; `None` if it may not.
+    /// replace; `None` if it may not. The condition gets the last value and the event.
     #[inline(always)]
     pub(super) fn publish_if(
         &self,
         event: E,
-        may_replace: &impl Fn(&E) -> bool,
+        may_replace: &impl Fn(&E, &E) -> bool,
     ) -> Option<Published> {
-        let (index, hash) = self.locate(event.key());
+        let at = self.locate(event.key());
+        self.publish_located_if(at, event, may_replace)
+    }
+
+    /// The same for an event whose shard and hash are known.
+    #[inline(always)]
+    pub(super) fn publish_located_if(
+        &self,
+        (index, hash): (usize, u64),
+        event: E,
+        may_replace: &impl Fn(&E, &E) -> bool,
+    ) -> Option<Published> {
         let shard = &self.shards()[index];
-        let Judged::May(expected) = shard.judge((hash, event.key()), may_replace) else {
+        let judged = shard.judge((hash, event.key()), &|last| may_replace(last, &event));
+        let Judged::May(expected) = judged else {
             return None;
         };
         let mut event = self.incoming(event);
@@ -60,7 +72,7 @@ impl<E: Event> TopicInner<E> {
         &self,
         (shard, hash, event): (&Shard<E>, u64, &mut Incoming<E>),
         expected: Expected,
-        may_replace: &impl Fn(&E) -> bool,
+        may_replace: &impl Fn(&E, &E) -> bool,
         result: &mut PublishResult<E>,
     ) -> Option<()> {
         let mut known = Known::new();
@@ -73,10 +85,10 @@ impl<E: Event> TopicInner<E> {
                 event.drop_overdue();
                 return Some(());
             }
-            let key = event.given.get()?.event().key();
+            let event = event.given.get()?.event();
             let mut judged = Judged::Stays;
             known.ask(self.id(), |_| {
-                judged = shard.judge((hash, key), may_replace)
+                judged = shard.judge((hash, event.key()), &|last| may_replace(last, event))
             });
             match judged {
                 Judged::Stays => return None,

@@ -2,7 +2,7 @@
 
 use crate::model::{Level, cached, delivered, level};
 use busyhour::{
-    bus::{Delivery, NodeId, Subscription, Topic},
+    bus::{Delivery, NodeId, PublishedAll, Subscription, Topic},
     clock::Clock,
     pool::TaskPool,
     task::Overflow,
@@ -179,4 +179,52 @@ fn a_condition_that_always_publishes_its_own_key_panics() {
     }));
     assert!(offered.is_err());
     assert!(offer(&topic, 7, 1), "the topic goes on");
+}
+
+/// A batch does what single offers do: with repetitions and new keys in it, more events than are
+/// prefetched at once, and a limit of keys.
+#[test]
+fn a_batch_publishes_what_single_offers_do() {
+    let make = || (Topic::builder("batch").cached().key_limit(90).build(), Heard::default());
+    let ((single, heard_singly), (batch, heard)) = (make(), make());
+    let _watches = [heard_singly.start(&single), heard.start(&batch)];
+    let mut random = 7_u32;
+    for len in [0, 1, 2, 15, 16, 17, 100, 1_000] {
+        let mut next = || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            level(random >> 8 & 127, random >> 20 & 3)
+        };
+        let levels: Vec<_> = (0..len).map(|_| next()).collect();
+        let mut expected = PublishedAll::default();
+        for new in levels.iter().cloned() {
+            let wanted = new.level;
+            if let Some(published) = single.publish_if(new, |last| last.level != wanted) {
+                expected.count += u64::from(!published.refused);
+                expected.refused += u64::from(published.refused);
+                expected.delivered += published.delivered;
+            }
+        }
+        let published = batch.publish_all_if(levels, |last, new| last.level != new.level);
+        assert_eq!(published, expected);
+    }
+    assert!(single.stats().refused > 0 && single.stats().refused == batch.stats().refused);
+    assert_eq!(heard_singly.levels(), heard.levels());
+    for line in 0..128 {
+        let levels = [&single, &batch].map(|topic| topic.get(&line).map(|last| last.level));
+        assert_eq!(levels[0], levels[1]);
+    }
+}
+
+/// What was published before a panic stays, and each event is dropped once.
+#[test]
+fn a_condition_that_panics_ends_a_batch_where_it_is() {
+    let topic = cached();
+    assert!(offer(&topic, 3, 1));
+    let batch = [level(1, 1), level(2, 1), level(3, 2), level(4, 1)];
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        topic.publish_all_if(batch, |_, _| panic!("no answer"))
+    }));
+    assert!(ended.is_err());
+    let lines = [1, 2, 3, 4].map(|line| topic.get(&line).map(|last| last.level));
+    assert_eq!(lines, [Some(1), Some(1), Some(1), None]);
 }

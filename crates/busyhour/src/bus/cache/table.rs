@@ -365,6 +365,16 @@ impl<E: Event> CacheTable<E> {
         prefetch(first.addr() + index * size_of::<CacheSlot<E>>());
     }
 
+    /// Prefetches the event that a search for this hash would look at first.
+    #[inline(always)]
+    pub(in crate::bus) fn prefetch_event(&self, hash: u64, pin: &Pin<'_>) {
+        let mut slots = self.pinned_slots(pin).probe(hash).take(PROBES_AHEAD);
+        let slot = slots.find(|(_, slot)| slot.hash.load(Ordering::Relaxed) == hash);
+        if let Some((_, slot)) = slot {
+            prefetch(slot.event.load(Ordering::Relaxed).addr());
+        }
+    }
+
     /// The event of a slot.
     pub(in crate::bus) fn event(
         &self,
@@ -537,6 +547,9 @@ fn prefetch(address: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _no_hint_here = address;
 }
+
+/// So many slots are looked at for an event that is only prefetched: those of two lines.
+const PROBES_AHEAD: usize = 4;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

@@ -223,9 +223,17 @@ impl<E: Event> Shard<E> {
 
     /// Prefetches the cache's slot for this hash.
     #[inline(always)]
-    fn prefetch(&self, hash: u64) {
+    pub(super) fn prefetch(&self, hash: u64) {
         if let Some(table) = &self.table {
             table.prefetch(hash);
+        }
+    }
+
+    /// Prefetches the last event of the key with this hash, whose slot was prefetched before.
+    #[inline(always)]
+    pub(super) fn prefetch_last(&self, hash: u64, pin: &Pin<'_>) {
+        if let Some(table) = &self.table {
+            table.prefetch_event(hash, pin);
         }
     }
 

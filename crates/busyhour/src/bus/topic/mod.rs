@@ -4,6 +4,7 @@ mod forward;
 mod removed;
 mod expiry;
 mod watch;
+mod published_all;
 
 use crate::{
     bus::{
@@ -16,6 +17,7 @@ use crate::{
 pub use builder::TopicBuilder;
 pub(in crate::bus) use expiry::{Expiry, Limited};
 pub use forward::{Forward, ForwardError};
+pub use published_all::PublishedAll;
 pub use registry::Registry;
 pub use removed::Removed;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -248,7 +250,47 @@ impl<E: Event> Topic<E> {
         if self.0.is_idle() {
             return Some(Published::default());
         }
-        self.0.publish_if(event, &may_replace)
+        self.0.publish_if(event, &|last, _| may_replace(last))
+    }
+
+    /// Publishes each of the events as [`publish_if`](Self::publish_if) does; `may_replace` gets
+    /// the last value and the event. Where there are many keys this takes less time than
+    /// one call for each event, since memory is read for sixteen events at once.
+    ///
+    /// Each event is judged after the ones before it have been published. Up to sixteen are taken
+    /// from the iterator before the first of them is published; if user code panics, those that
+    /// have not been published are dropped.
+    ///
+    /// # Panics
+    ///
+    /// As [`publish_if`](Self::publish_if).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Topic};
+    ///
+    /// #[derive(Clone)]
+    /// struct Reading { sensor: u32, value: i64 }
+    /// impl Event for Reading {
+    ///     type Key = u32;
+    ///     fn key(&self) -> &u32 { &self.sensor }
+    /// }
+    ///
+    /// let changes = Topic::builder("changes").cached().build();
+    /// let datagram = [(17, 20), (17, 20), (18, 5), (17, 21)];
+    /// let readings = datagram.map(|(sensor, value)| Reading { sensor, value });
+    /// let published = changes.publish_all_if(readings, |last, new| last.value != new.value);
+    /// assert_eq!(published.count, 3, "one is a repetition");
+    /// assert_eq!(changes.get(&17).unwrap().value, 21);
+    /// ```
+    #[doc(alias("publish_many", "publish_batch", "send_all"))]
+    pub fn publish_all_if(
+        &self,
+        events: impl IntoIterator<Item = E>,
+        may_replace: impl Fn(&E, &E) -> bool,
+    ) -> PublishedAll {
+        self.0.publish_all_if(events.into_iter(), &may_replace)
     }
 
     /// Publishes an event on behalf of another node; see
