@@ -38,8 +38,8 @@ pub trait Hub: Send + Sync + 'static {
     where
         Self: Sized;
 
-    /// Tells the subscribers, unless the sensor had this value already.
-    fn offer(&self, reading: Reading);
+    /// Tells the subscribers of each reading, unless the sensor had this value already.
+    fn offer(&self, readings: impl Iterator<Item = Reading>);
 
     /// What it tells: the last value of each sensor, then the changes.
     fn subscribe(&self) -> Self::Subscriber;
@@ -102,9 +102,7 @@ async fn serve(udp: &str, tcp: &str) -> Result<(), Box<dyn Error>> {
     loop {
         tokio::select! {
             received = readings.recv(&mut datagram) => {
-                for reading in parse(&datagram[..received?]) {
-                    hub.offer(reading);
-                }
+                hub.offer(parse(&datagram[..received?]));
             }
             accepted = subscribers.accept() => {
                 tokio::spawn(tell(hub.subscribe(), accepted?.0));
@@ -164,22 +162,19 @@ mod tests {
 
     async fn check<H: Hub>() {
         let hub = H::open().expect("a hub");
-        for (sensor, value) in [(1, 10), (2, 20), (1, 11)] {
-            hub.offer(reading(sensor, value));
-        }
+        hub.offer(readings([(1, 10), (2, 20), (1, 11)]));
         let mut subscriber = hub.subscribe();
         let mut state = [next(&mut subscriber).await, next(&mut subscriber).await];
         state.sort_unstable();
         assert_eq!(state, [(1, 11), (2, 20)]);
-        for (sensor, value) in [(2, 20), (1, 11), (2, 21)] {
-            hub.offer(reading(sensor, value));
-        }
+        hub.offer(readings([(2, 20), (1, 11), (2, 21)]));
         assert_eq!(next(&mut subscriber).await, (2, 21));
     }
 
-    fn reading(sensor: u64, value: i64) -> Reading {
+    fn readings(all: [(u64, i64); 3]) -> impl Iterator<Item = Reading> {
         let at = Instant::now();
-        Reading { sensor, value, at }
+        let readings = all.into_iter();
+        readings.map(move |(sensor, value)| Reading { sensor, value, at })
     }
 
     async fn next(subscriber: &mut impl Subscriber) -> (u64, i64) {

@@ -1,5 +1,5 @@
-//! Both versions with the same load: two threads offer readings of a million sensors as fast as
-//! they can, half of them repetitions; some subscribers read at once, some are slow.
+//! Both versions with the same load: two threads offer readings of a million sensors, a datagram's at
+//! a time, as fast as they can, half of them repetitions; some subscribers read at once, some are slow.
 
 use crate::{Hub, Reading, Subscriber, Told, with_busyhour, with_tokio};
 use busyhour_apps::{PrintedFigure, print_beside};
@@ -69,7 +69,14 @@ async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
     let begin = Instant::now();
     let threads = (0..THREADS).map(|number| {
         let hub = Arc::clone(&hub);
-        thread::spawn(move || readings(number, OFFERS).for_each(|reading| hub.offer(reading)))
+        thread::spawn(move || {
+            let mut readings = readings(number, OFFERS);
+            for _ in 0..OFFERS / DATAGRAM_READINGS {
+                let at = Instant::now();
+                let datagram = readings.by_ref().take(DATAGRAM_READINGS as usize);
+                hub.offer(datagram.map(|(sensor, value)| Reading { sensor, value, at }));
+            }
+        })
     });
     let threads: Vec<_> = threads.collect();
     for thread in threads {
@@ -93,8 +100,8 @@ async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
         wrong: 0,
     };
     let mut last = vec![NONE; SENSORS as usize];
-    for reading in (0..THREADS).flat_map(|number| readings(number, OFFERS)) {
-        last[reading.sensor as usize] = reading.value;
+    for (sensor, value) in (0..THREADS).flat_map(|number| readings(number, OFFERS)) {
+        last[sensor as usize] = value;
     }
     for (index, mut seen) in seen.into_iter().enumerate() {
         figures.lost += seen.lost;
@@ -136,8 +143,9 @@ async fn listen(mut subscriber: impl Subscriber, slow_until: Option<Arc<AtomicBo
     seen
 }
 
-/// The readings of one thread, whose sensors no other one has: each value comes twice.
-fn readings(thread: u64, count: u64) -> impl Iterator<Item = Reading> {
+/// The sensors and values that one thread offers: no other one has its sensors, and each value comes
+/// twice.
+fn readings(thread: u64, count: u64) -> impl Iterator<Item = (u64, i64)> {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(thread + 1);
     (0..count).map(move |number| {
         if number.is_multiple_of(2) {
@@ -146,11 +154,8 @@ fn readings(thread: u64, count: u64) -> impl Iterator<Item = Reading> {
             random ^= random >> 7;
             random ^= random << 17;
         }
-        Reading {
-            sensor: random % (SENSORS / THREADS) * THREADS + thread,
-            value: (number / 2) as i64,
-            at: Instant::now(),
-        }
+        let sensor = random % (SENSORS / THREADS) * THREADS + thread;
+        (sensor, (number / 2) as i64)
     })
 }
 
@@ -187,6 +192,9 @@ const NONE: i64 = -1;
 /// By each thread.
 const OFFERS: u64 = 2_000_000;
 const THREADS: u64 = 2;
+/// As the lines of a datagram that fits into a frame of Ethernet; they are offered together.
+const DATAGRAM_READINGS: u64 = 50;
+const _: () = assert!(OFFERS.is_multiple_of(DATAGRAM_READINGS));
 const FAST: usize = 2;
 const SLOW: usize = 2;
 /// Changes that a slow subscriber takes in a millisecond.

@@ -35,9 +35,9 @@ impl Hub for Changes {
         })
     }
 
-    fn offer(&self, reading: Reading) {
-        let value = reading.value;
-        _ = self.topic.publish_if(reading, |last| last.value != value);
+    fn offer(&self, readings: impl Iterator<Item = Reading>) {
+        let is_change = |last: &Reading, new: &Reading| last.value != new.value;
+        _ = self.topic.publish_all_if(readings, is_change);
     }
 
     fn subscribe(&self) -> Waiting {

@@ -34,14 +34,16 @@ impl Hub for Changes {
         })
     }
 
-    fn offer(&self, reading: Reading) {
-        let table = &self.tables[(reading.sensor % TABLES) as usize];
-        let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = table.insert(reading.sensor, reading);
-        if last.is_none_or(|last| last.value != reading.value) {
-            // Within the lock, so that the changes of a sensor keep their order. Nobody may
-            // have subscribed.
-            _ = self.changes.send(reading);
+    fn offer(&self, readings: impl Iterator<Item = Reading>) {
+        for reading in readings {
+            let table = &self.tables[(reading.sensor % TABLES) as usize];
+            let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = table.insert(reading.sensor, reading);
+            if last.is_none_or(|last| last.value != reading.value) {
+                // Within the lock, so that the changes of a sensor keep their order. Nobody may
+                // have subscribed.
+                _ = self.changes.send(reading);
+            }
         }
     }
 
