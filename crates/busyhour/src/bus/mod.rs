@@ -85,8 +85,8 @@ pub use record::{
 };
 pub use subscription_event::SubscriptionEvent;
 pub use topic::{
-    Forward, ForwardError, Published, PublishedAll, Registry, Removed, Topic, TopicBuilder, TtlError, Watch,
-    WatchClosed,
+    Forward, ForwardError, Published, PublishedAll, Registry, Removed, Topic, TopicBuilder,
+    TtlError, Watch, WatchClosed,
 };
 
 use std::hash::Hash;

@@ -185,7 +185,12 @@ fn a_condition_that_always_publishes_its_own_key_panics() {
 /// prefetched at once, and a limit of keys.
 #[test]
 fn a_batch_publishes_what_single_offers_do() {
-    let make = || (Topic::builder("batch").cached().key_limit(90).build(), Heard::default());
+    let make = || {
+        (
+            Topic::builder("batch").cached().key_limit(90).build(),
+            Heard::default(),
+        )
+    };
     let ((single, heard_singly), (batch, heard)) = (make(), make());
     let _watches = [heard_singly.start(&single), heard.start(&batch)];
     let mut random = 7_u32;
