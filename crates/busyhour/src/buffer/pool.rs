@@ -93,7 +93,9 @@ impl BufferPool {
     }
 
     /// Keeps the buffer that has a byte at `address` alive until a matching
-    /// [`BufferPool::unpin`]. The address is compared, never dereferenced.
+    /// [`BufferPool::unpin`]. The address is compared, never dereferenced. Whoever
+    /// wants a value that holds the buffer, and reads it, takes
+    /// [`BufferPool::buffer_at`].
     ///
     /// # Errors
     ///
@@ -120,11 +122,27 @@ impl BufferPool {
         self.store.unpin(address.addr())
     }
 
-    /// The whole buffer that has a byte at `address`, as a value.
+    /// The whole buffer that has a byte at `address`, as a value that holds it.
     ///
     /// # Errors
     ///
     /// Those of [`BufferPool::pin`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::buffer::BufferPool;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pool = BufferPool::builder().build()?;
+    /// let packet = pool.copy_from(b"hello")?;
+    /// let address = packet[2..].as_ptr();
+    /// let found = pool.buffer_at(address)?;
+    /// drop(packet);
+    /// assert_eq!(&found[..], b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn buffer_at(&self, address: *const u8) -> Result<Buffer, Error> {
         let place = self.store.handle(address.addr())?;
         Ok(Buffer::of_held(&self.store, place))

@@ -116,6 +116,7 @@ impl<E> RunQueue<E> {
     /// [sync](RunQueue::sync_epoch) it there.
     ///
     /// The scheduling state must not change while the entity is queued.
+    #[doc(alias("push", "insert", "enqueue_task"))]
     #[inline(always)]
     pub fn wake(&mut self, entity: E, sched_state: &mut SchedState, end: QueueEnd) {
         if sched_state.has_no_home() {
@@ -153,7 +154,7 @@ impl<E> RunQueue<E> {
     ///
     /// The caller runs it, then calls [`put_back`](RunQueue::put_back) if it
     /// has more to do, otherwise [`charge`](RunQueue::charge).
-    #[doc(alias = "pick_next_task")]
+    #[doc(alias("pop", "pick_next_task"))]
     #[inline(always)]
     pub fn pick(&mut self) -> Option<E> {
         let (entity, rank) = self.queued.pop()?;

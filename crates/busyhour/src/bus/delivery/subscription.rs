@@ -132,7 +132,9 @@ impl<E: Event> SubscriptionBuilder<E> {
         self
     }
 
-    /// Runs the callback on this executor, one call at a time, in order.
+    /// Runs the callback on this executor, one call at a time, in order. Without
+    /// an executor it runs on the thread that publishes, inside of its call; if
+    /// it is running there already, other publishers leave their events to it.
     ///
     /// A pool and a serializer accept a subscription's turn even when they are
     /// full, and a turn that they drop before it runs sends itself again. If
@@ -144,7 +146,8 @@ impl<E: Event> SubscriptionBuilder<E> {
         self
     }
 
-    /// Starts the subscription.
+    /// Starts the subscription, which ends when the returned value is dropped.
+    /// [`on`](Self::on) says where the callback runs.
     ///
     /// The callback may use the bus freely, and may publish on this topic. A
     /// panic in it goes on to the executor; the subscription continues with the
