@@ -295,7 +295,7 @@ fn subscription_node(subscription: &SubscriptionStats) -> TreeLine {
     let name = or(&subscription.name, "(no name)");
     let executor = or(&subscription.executor, "(no name)");
     TreeLine::leaf(format!(
-        "{name} on {executor}: {} of {} waiting, {} delivered, {} lost",
+        "{name} on {executor}: {} of {} waiting, {} received, {} lost",
         subscription.queued_len, subscription.capacity, subscription.delivered, subscription.lost
     ))
 }
