@@ -7,6 +7,7 @@
 mod boot;
 
 use std::{
+    fmt,
     ops::{Add, Sub},
     sync::{
         Arc,
@@ -198,8 +199,9 @@ impl VirtualClock {
 /// let due = Instant::from_nanos(10) + Duration::MAX;
 /// assert_eq!(due, Instant::FAR_FUTURE);
 /// assert_eq!(Instant::ZERO - due, Duration::ZERO);
+/// assert_eq!(format!("{:?}", Instant::from_nanos(1_500_000)), "Instant(1.5ms)");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
@@ -236,6 +238,15 @@ impl Add<Duration> for Instant {
     #[inline]
     fn add(self, by: Duration) -> Self {
         Self(self.0.saturating_add(saturating_nanos(by)))
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::FAR_FUTURE => out.write_str("Instant(FAR_FUTURE)"),
+            Self(ns) => write!(out, "Instant({:?})", Duration::from_nanos(ns)),
+        }
     }
 }
 
