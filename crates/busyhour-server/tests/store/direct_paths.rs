@@ -2,11 +2,14 @@
 
 use crate::{
     cluster::{Node, Site, USERS},
-    support::phone::Phone,
+    support::phone::{Phone, ok},
     wait_until,
 };
 use nix::sys::signal::Signal;
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 fn registered(node: &Node) -> Vec<Phone> {
     let phone = |user: &&str| {
@@ -56,6 +59,104 @@ fn any_node_takes_a_registration_though_nats_is_away() {
     assert!(sum(&nodes, "/cluster/sent_directly") >= 4 * count);
     assert_eq!(sum(&nodes, "/cluster/undelivered"), 0);
     assert_eq!(sum(&nodes, "/cluster/direct_refused"), 0);
+}
+
+/// With what is in front of it, a full NOTIFY of a list is longer than a packet between nodes, and two of three watchers are not at the node that has their list.
+#[test]
+fn watchers_of_a_list_are_told_through_other_nodes_though_nats_is_away() {
+    let mut site = Site::new();
+    let nodes = site.three_nodes();
+    for node in &nodes {
+        node.0
+            .wait_for("/cluster/nodes_direct", |reached| reached == 2);
+    }
+    let entries = USERS.map(|user| format!("\"{user}\"")).join(",");
+    let body = format!("{{\"entries\":[{entries}]}}");
+    let answer = nodes[0].ask("PUT", "/api/v1/lists/panel", &body);
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    for node in &nodes {
+        let shown = || node.ask("GET", "/api/v1/lists/panel", "");
+        wait_until(|| shown().contains("sip:lea@example.com"), shown);
+    }
+    site.nats.kill();
+    for node in &nodes {
+        let health = || node.0.get("/healthz");
+        wait_until(|| health().contains("NATS cannot be reached"), health);
+    }
+    for node in &nodes {
+        let mut panel = Phone::new(&node.0, 9, "panel");
+        let accept = "Supported: eventlist\r\n\
+            Accept: application/pidf+xml, application/rlmi+xml, multipart/related\r\n";
+        let request = panel.subscribe_request("panel", accept);
+        let answer = panel.ask(&request);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        let mut dark: Vec<String> = USERS.map(|user| format!("sip:{user}@example.com")).into();
+        while !dark.is_empty() {
+            let notify = panel.notified_until(Instant::now() + PATIENCE);
+            let notify = notify.unwrap_or_else(|| panic!("nothing is told of {dark:?}"));
+            dark.retain(|user| !notify.contains(user.as_str()));
+        }
+    }
+    assert!(sum(&nodes, "/cluster/sent_in_pieces") >= 2);
+    assert_eq!(sum(&nodes, "/cluster/pieces_lost"), 0);
+}
+
+/// The node that has a telephone asks it through the one that it is at, and hears its answers so.
+#[test]
+fn who_answers_a_probe_through_another_node_is_there() {
+    let site = Site::with("[sip]\nprobe_seconds = 2\n");
+    let (alpha, beta) = (site.node("alpha"), site.node("beta"));
+    for node in [&alpha, &beta] {
+        node.wait_until_it_serves(128);
+        node.0
+            .wait_for("/cluster/nodes_direct", |reached| reached == 1);
+    }
+    registered(&alpha);
+    let of_beta = beta.users();
+    let is_its = |user: &&&str| of_beta.contains(&format!("sip:{user}@example.com"));
+    let user = USERS.iter().find(is_its).expect("it has some");
+    let mut phone = Phone::new(&alpha.0, 10, user);
+    let request = phone.request(
+        "REGISTER",
+        "sip:example.com",
+        &format!("sip:{user}@example.com"),
+        "Contact: *\r\nExpires: 0\r\n",
+    );
+    assert!(phone.ask(&request).starts_with("SIP/2.0 200 "));
+    refresh(&mut phone, &alpha);
+    // It is given up after three questions without an answer.
+    answer_questions(&phone, 6);
+    let reach = || beta.0.get(&format!("/api/v1/bindings/{user}"));
+    let is_there = || reach().contains("\"reach\":\"reachable\"");
+    assert!(is_there(), "{}", reach());
+    // Its node is dead, so the other one asks it from its own address.
+    alpha.0.kill();
+    beta.wait_until_it_serves(256);
+    answer_questions(&phone, 6);
+    wait_until(
+        || {
+            answer_questions(&phone, 1);
+            is_there()
+        },
+        reach,
+    );
+}
+
+/// Answers so many OPTIONS, wherever they come from.
+fn answer_questions(phone: &Phone, count: usize) {
+    let socket = &phone.socket;
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut left = count;
+    let mut room = vec![0; 65_536];
+    while left > 0 {
+        let (len, source) = socket.recv_from(&mut room).expect("a question");
+        let message = String::from_utf8_lossy(&room[..len]);
+        if message.starts_with("OPTIONS ") {
+            let sent = socket.send_to(ok(&message).as_bytes(), source);
+            sent.expect("room in the kernel's buffer");
+            left -= 1;
+        }
+    }
 }
 
 /// The next life of a node is reached like the one before.
@@ -128,3 +229,6 @@ fn all_goes_over_nats_if_nodes_are_not_reached_directly() {
     assert_eq!(sum(&nodes, "/cluster/sent_directly"), 0);
     assert_eq!(sum(&nodes, "/cluster/nodes_direct"), 0);
 }
+
+/// A limit that only a failing test reaches.
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -42,6 +42,40 @@ fn a_subscription_whose_row_knows_no_epoch_goes_on_with_higher_numbers() {
     }
 }
 
+/// The answer of the first owner is lost, and the request comes again to the next one, which has what was committed.
+#[test]
+fn a_publish_that_comes_again_to_the_next_owner_is_answered_as_it_was() {
+    let site = Site::new();
+    let (nodes, _watcher) = watched_at_gamma(&site);
+    let mut ada = Phone::new(&nodes[1].0, 10, "ada");
+    let body = "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\" entity=\"sip:ada@example.com\">\
+        <tuple id=\"t\"><status><basic>open</basic></status></tuple></presence>";
+    let mut publish = |tag: Option<&str>| {
+        let tag = tag.map_or(String::new(), |tag| format!("SIP-If-Match: {tag}\r\n"));
+        let headers = format!("Event: presence\r\nContent-Type: application/pidf+xml\r\n{tag}");
+        let uri = "sip:ada@example.com";
+        let request = ada.request("PUBLISH", uri, uri, &headers);
+        let len = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        request.replace("Content-Length: 0\r\n\r\n", &len)
+    };
+    let first = publish(None);
+    let tag_of = |answer: String| {
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        header(&answer, "SIP-ETag").expect("a tag").to_owned()
+    };
+    let mut sender = Phone::new(&nodes[1].0, 11, "ada");
+    let begun = tag_of(sender.ask(&first));
+    move_to(&nodes, 0);
+    assert_eq!(tag_of(sender.ask(&first)), begun, "it is not another one");
+    let second = publish(Some(&begun));
+    let modified = tag_of(sender.ask(&second));
+    assert_ne!(modified, begun);
+    move_to(&nodes, 1);
+    assert_eq!(tag_of(sender.ask(&second)), modified);
+    let again = tag_of(sender.ask(&publish(Some(&modified))));
+    assert_ne!(again, modified);
+}
+
 /// Three nodes, of which gamma has Ada, and a telephone that watches her by way of beta.
 fn watched_at_gamma(site: &Site) -> ([Node; 3], Phone) {
     let nodes = ["alpha", "beta", "gamma"].map(|name| site.node(name));
