@@ -127,7 +127,7 @@ struct RunArgs {
     /// All sizes, each for a shorter time, and no more rounds than fit into so many minutes
     #[arg(long, value_name = "MINUTES", conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..=600))]
     budget: Option<u64>,
-    /// Counted rounds
+    /// Counted rounds; with --quick at most 3
     #[arg(long, default_value_t = 5, value_parser = rounds)]
     rounds: usize,
     /// Seed of all inputs

@@ -171,7 +171,7 @@ impl Pace {
             sizes: with_workers(sizes(), &self.workers),
             rounds: match self.quick {
                 true if is_machine(part) => 1,
-                true => QUICK_ROUNDS,
+                true => QUICK_ROUNDS.min(self.rounds),
                 false => self.rounds,
             },
             seed: self.seed,

@@ -48,6 +48,8 @@ fn a_record_gives_ratios_and_a_page() {
         "run",
         "timers",
         "--quick",
+        "--rounds",
+        "1",
         "--engine",
         "busyhour,std-binary-heap",
         "--json",
