@@ -9,7 +9,7 @@ pub(super) fn write<'c>(bytes: &mut Vec<u8>, changes: impl Iterator<Item = &'c C
     bytes.clear();
     bytes.resize(HEAD_LEN, 0);
     changes.for_each(|change| change_code::encode(change, bytes));
-    room_for(bytes.len())
+    room_for(bytes.len(), STEP)
 }
 
 /// Gives the record its place in the order, and its checksum.
@@ -51,20 +51,19 @@ impl<'i> RecordBytes<'i> {
         })
     }
 
-    /// The bytes that it takes in a journal.
-    pub(super) fn len(&self) -> u64 {
-        room_for(HEAD_LEN + self.body.len())
+    /// The bytes that it takes in a journal whose records begin at multiples of `step`.
+    pub(super) fn len(&self, step: usize) -> u64 {
+        room_for(HEAD_LEN + self.body.len(), step)
     }
 }
 
-/// Records begin at multiples of [`STEP`], so that one behind a damaged one is soon found.
-fn room_for(len: usize) -> u64 {
-    len.next_multiple_of(STEP) as u64
+fn room_for(len: usize, step: usize) -> u64 {
+    len.next_multiple_of(step) as u64
 }
 
 /// A checksum, the length of the changes, the epoch and the record's number, behind the mark.
 const HEAD_LEN: usize = 28;
-/// What is between is never read.
-pub(super) const STEP: usize = 16;
+/// Records begin at multiples of this, so that each has sectors of its own. What is between is never read.
+pub(super) const STEP: usize = 512;
 /// With which each begins.
 const MAGIC: [u8; 4] = [0xB5, 0x48, 0x6A, 0x9E];

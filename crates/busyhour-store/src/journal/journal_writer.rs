@@ -19,11 +19,7 @@ impl<F: JournalFile> JournalWriter<F> {
     pub(crate) fn new(file: F, is_synced: bool) -> Self {
         Self {
             file,
-            header: JournalHeader {
-                epoch: 0,
-                is_open: false,
-                is_synced,
-            },
+            header: JournalHeader::new(0, false, is_synced),
             number: 0,
             record: Vec::new(),
         }

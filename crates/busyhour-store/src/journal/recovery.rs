@@ -1,9 +1,6 @@
 //! Finding the records of a journal again; bytes in, records out.
 
-use super::{
-    JournalHeader, RING_BEGIN, change_code,
-    journal_record::{RecordBytes, STEP},
-};
+use super::{JournalHeader, RING_BEGIN, change_code, journal_record::RecordBytes};
 use crate::Change;
 use thiserror::Error;
 
@@ -122,7 +119,7 @@ pub fn recover_journal(
     let header = JournalHeader::decode(bytes).map_err(JournalDamage::Header)?;
     let database = position.map_or(0, |position| position.epoch);
     let recovered = match position.filter(|position| position.epoch == header.epoch) {
-        Some(position) => records_behind(bytes, position),
+        Some(position) => records_behind(bytes, position, header.step),
         None if header.epoch > database && header.is_open => {
             let journal = header.epoch;
             Err((Vec::new(), JournalDamage::Foreign { journal, database }))
@@ -152,6 +149,7 @@ pub fn recover_journal(
 fn records_behind(
     bytes: &[u8],
     position: JournalPosition,
+    step: usize,
 ) -> Result<Vec<JournalRecord>, (Vec<JournalRecord>, JournalDamage)> {
     let (len, end) = (bytes.len() as u64, position.end);
     if end > len {
@@ -162,7 +160,7 @@ fn records_behind(
     while let Some((begin, found)) = next(bytes, position.epoch, number + 1, at) {
         match change_code::decode_all(found.body) {
             Ok(changes) => {
-                (number, at) = (number + 1, begin + found.len());
+                (number, at) = (number + 1, begin + found.len(step));
                 let end = at;
                 records.push(JournalRecord {
                     number,
@@ -176,7 +174,7 @@ fn records_behind(
             }
         }
     }
-    match later(bytes, position.epoch, number) {
+    match later(bytes, position.epoch, number, step) {
         None => Ok(records),
         Some(later) => {
             let number = number + 1;
@@ -196,10 +194,10 @@ fn next(bytes: &[u8], epoch: u64, number: u64, at: u64) -> Option<(u64, RecordBy
 }
 
 /// A record of a higher number, wherever it is.
-fn later(bytes: &[u8], epoch: u64, number: u64) -> Option<u64> {
+fn later(bytes: &[u8], epoch: u64, number: u64, step: usize) -> Option<u64> {
     let ring = bytes.get(RING_BEGIN as usize..)?;
     let mut records = (0..ring.len())
-        .step_by(STEP)
+        .step_by(step)
         .filter_map(|at| RecordBytes::first_of(&ring[at..]));
     let is_later = |record: &RecordBytes<'_>| record.epoch == epoch && record.number > number;
     records.find(is_later).map(|record| record.number)

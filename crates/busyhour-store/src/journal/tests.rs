@@ -3,7 +3,7 @@
 
 use super::{
     JournalDamage, JournalFile, JournalHeader, JournalPosition, JournalRing, JournalWriter,
-    RING_BEGIN, recover_journal,
+    RING_BEGIN, SyncedFile, recover_journal,
 };
 use crate::{Change, SoftState, SoftStateKind};
 use busyhour::clock::UnixTime;
@@ -26,12 +26,7 @@ struct LossyFile {
 impl LossyFile {
     fn new() -> Self {
         let mut durable = vec![0; LEN as usize];
-        let header = JournalHeader {
-            epoch: 0,
-            is_open: false,
-            is_synced: true,
-        };
-        let header = header.encode();
+        let header = JournalHeader::new(0, false, true).encode();
         durable[..header.len()].copy_from_slice(&header);
         Self {
             written: durable.clone(),
@@ -306,13 +301,77 @@ fn three_records() -> (Life, Vec<u8>) {
     (life, bytes)
 }
 
+/// Without what is behind it in its last sector.
+fn record_len(bytes: &[u8]) -> usize {
+    28 + u32::from_le_bytes(*bytes[8..].first_chunk().unwrap()) as usize
+}
+
+/// Their records shared sectors.
+#[test]
+fn a_journal_of_the_version_before_is_read() {
+    let (life, bytes) = three_records();
+    let mut before = vec![0; LEN as usize];
+    let (mut from, mut to, mut ends) = (RING_BEGIN as usize, RING_BEGIN as usize, Vec::new());
+    for (_, end, _) in &life.acknowledged {
+        let len = record_len(&bytes[from..]);
+        before[to..to + len].copy_from_slice(&bytes[from..from + len]);
+        to += len.next_multiple_of(16);
+        ends.push(to as u64);
+        from = *end as usize;
+    }
+    before[..36].copy_from_slice(&bytes[..36]);
+    (before[16], before[20]) = (1, before[20] & 3);
+    let sum = crc32fast::hash(&before[..32]);
+    before[32..36].copy_from_slice(&sum.to_le_bytes());
+    let found = recover_journal(&before, Some(life.position)).unwrap();
+    let found_ends: Vec<u64> = found.records.iter().map(|record| record.end).collect();
+    assert_eq!(found_ends, ends);
+    let changes: Vec<Change> = found
+        .records
+        .into_iter()
+        .flat_map(|one| one.changes)
+        .collect();
+    let expected: Vec<Change> = life.acknowledged.iter().map(|one| one.2.clone()).collect();
+    assert_eq!(changes, expected);
+    before[ends[0] as usize + 40] ^= 1;
+    let damage = recover_journal(&before, Some(life.position)).unwrap_err();
+    let (number, at, later) = (2, ends[0], 3);
+    assert_eq!(damage, JournalDamage::Record { number, at, later });
+}
+
+/// By either way the same bytes come into the file, and no byte of another sector changes.
+#[test]
+fn a_real_file_has_what_was_written_past_the_page_cache_or_through_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    for is_synced in [false, true] {
+        std::fs::write(&path, vec![7; 16 * SECTOR]).unwrap();
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path);
+        let mut file = SyncedFile::new(file.unwrap(), is_synced);
+        let mut expected = vec![7; 16 * SECTOR];
+        for (sector, len) in [(0, 36), (1, 512), (3, 1), (8, 2000), (5, 513), (15, 500)] {
+            let bytes: Vec<u8> = (0..len).map(|at| (sector + at) as u8).collect();
+            file.write_at(&bytes, (sector * SECTOR) as u64).unwrap();
+            file.sync().unwrap();
+            let begin = sector * SECTOR;
+            expected[begin..begin + len].copy_from_slice(&bytes);
+            let found = std::fs::read(&path).unwrap();
+            let padding = begin + len..(begin + len).next_multiple_of(SECTOR);
+            expected[padding.clone()].copy_from_slice(&found[padding.clone()]);
+            assert_eq!(found, expected, "{len} bytes in sector {sector}");
+        }
+    }
+}
+
 #[test]
 fn a_damaged_record_with_one_behind_it_is_an_error_wherever_it_is_damaged() {
     let (life, bytes) = three_records();
     let ends: Vec<usize> = life.acknowledged.iter().map(|one| one.1 as usize).collect();
     for (number, range) in [(1, RING_BEGIN as usize..ends[0]), (2, ends[0]..ends[1])] {
-        let written = range.len() - 15;
-        for at in range.clone().take(written - 15) {
+        for at in range.clone().take(record_len(&bytes[range.clone()])) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
             let damage = recover_journal(&damaged, Some(life.position)).unwrap_err();

@@ -53,11 +53,7 @@ pub(super) fn open_or_make(database: &Path, len: u64) -> Result<(File, u64), Sto
 
 fn make(database: &Path, path: &Path, len: u64) -> Result<(), StoreError> {
     let part = Part::beside(path)?;
-    let header = JournalHeader {
-        epoch: 0,
-        is_open: false,
-        is_synced: true,
-    };
+    let header = JournalHeader::new(0, false, true);
     let fill = || {
         let mut file = OpenOptions::new().write(true).open(part.path())?;
         file.write_all(&header.encode())?;

@@ -116,7 +116,7 @@ impl SqliteStore {
         let known = known_epoch(&connection, path, epoch)?;
         let behind = Behind::new(connection, path.clone(), queue.clone(), len);
         let is_synced = options.durability == Durability::Full;
-        let mut journal = JournalWriter::new(SyncedFile { file, is_synced }, is_synced);
+        let mut journal = JournalWriter::new(SyncedFile::new(file, is_synced), is_synced);
         let begun = behind.begin_epoch(&mut journal, known);
         begun.map_err(|error| journal_beside::error(path, error.to_string()))?;
         behind.set_durability(options.durability)?;
