@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
-# What io_uring would save: the socket calls of a refresh and the sync of the journal by it and without it, in programs in C
-# that do nothing else. Busyhour uses recvmmsg and fdatasync; docs/checks.md says what this gave.
+# What batching would save: the socket calls of a refresh and the journal's writes by io_uring and without it, and many datagrams
+# to one address in one call, in programs in C that do nothing else. docs/checks.md says what this gave and what Busyhour does.
 #
-# usage: scripts/io-uring.sh [sockets|journal] [FOLDER]
+# usage: scripts/batching.sh [all|sockets|journal|datagrams] [FOLDER]
 #
 # sockets: datagrams of 420 bytes that are answered with 450, at 200 and 2,000 a second and with 64 under way, by
 #   "mmsg": epoll_wait, recvmmsg, sendmmsg; "ring": multishot receive into a ring of buffers, sends by the ring.
 # journal: groups of 4 KiB and 32 KiB in a file of 16 MiB in FOLDER (the current one), 200 a second and one after another, by
 #   "fdatasync": pwrite, fdatasync; "dsync": pwritev2 with RWF_DSYNC; "direct": the same, past the page cache;
 #   "ring": a write and a linked fsync by the ring; "ring-direct": a write with RWF_DSYNC past the page cache by the ring.
-# Prints processor time by request or group, the kernel's workers for the process included, and for the journal how long a
-# group takes. Needs cc and liburing-dev.
+# datagrams: 32 of 700 bytes to one address, by "sendto": a call each; "mmsg": one sendmmsg; "segments": one sendmsg with
+#   UDP_SEGMENT, which cuts one buffer into datagrams of one size.
+# Prints processor time by request, group or datagram, the kernel's workers for the process included, and for the journal how
+# long a group takes. ROUNDS of each (3 unless set). Needs cc and liburing-dev.
 set -euo pipefail
-case "${1:-both}" in both|sockets|journal) ;; *) sed -n '2,15s/^# \?//p' "$0"; exit 2 ;; esac
+kind=${1:-all}
+case "$kind" in all|sockets|journal|datagrams) ;; *) sed -n '2,17s/^# \?//p' "$0"; exit 2 ;; esac
 [ -e /usr/include/liburing.h ] || { echo "liburing.h is missing: install Debian's liburing-dev" >&2; exit 1; }
-kind=${1:-both}
 target=${2:-.}
+rounds=${ROUNDS:-3}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cat > "$folder/sockets.c" <<'C'
@@ -245,10 +248,70 @@ int main(int count, char **arguments) {
     return 0;
 }
 C
+cat > "$folder/datagrams.c" <<'C'
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { COUNT = 32, SIZE = 700 };
+
+static double used(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+int main(int count, char **arguments) {
+    if (count != 3) return 2;
+    long batches = atol(arguments[2]), received = 0;
+    int in = socket(AF_INET, SOCK_DGRAM, 0), out = socket(AF_INET, SOCK_DGRAM, 0), room = 1 << 22;
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof here;
+    if (bind(in, (void *)&here, len) || getsockname(in, (void *)&here, &len)) return 1;
+    setsockopt(in, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    static char text[COUNT * SIZE], heard[2048];
+    struct iovec parts[COUNT], whole = {text, sizeof text};
+    struct mmsghdr messages[COUNT] = {0};
+    for (int i = 0; i < COUNT; i++) {
+        parts[i] = (struct iovec){text + i * SIZE, SIZE};
+        messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1, .msg_name = &here, .msg_namelen = sizeof here};
+    }
+    union { char bytes[CMSG_SPACE(sizeof(unsigned short))]; struct cmsghdr align; } control = {0};
+    struct msghdr cut = {.msg_iov = &whole, .msg_iovlen = 1, .msg_name = &here, .msg_namelen = sizeof here, .msg_control = &control,
+                         .msg_controllen = sizeof control.bytes};
+    control.align.cmsg_level = SOL_UDP;
+    control.align.cmsg_type = UDP_SEGMENT;
+    control.align.cmsg_len = CMSG_LEN(sizeof(unsigned short));
+    unsigned short size = SIZE;
+    memcpy(CMSG_DATA(&control.align), &size, sizeof size);
+    double sent = 0;
+    for (long i = 0; i < batches; i++) {
+        double before = used();
+        if (!strcmp(arguments[1], "mmsg")) {
+            if (sendmmsg(out, messages, COUNT, 0) != COUNT) return 1;
+        } else if (!strcmp(arguments[1], "segments")) {
+            if (sendmsg(out, &cut, 0) != sizeof text) { perror("UDP_SEGMENT"); return 1; }
+        } else {
+            for (int j = 0; j < COUNT; j++) sendto(out, text + j * SIZE, SIZE, 0, (void *)&here, sizeof here);
+        }
+        sent += used() - before;
+        while (recv(in, heard, sizeof heard, MSG_DONTWAIT) == SIZE) received++;
+    }
+    if (received != batches * COUNT) { fprintf(stderr, "%ld datagrams are lost\n", batches * COUNT - received); return 1; }
+    printf("%.2f\n", sent * 1e6 / batches / COUNT);
+    return 0;
+}
+C
 cc -O2 -o "$folder/sockets" "$folder/sockets.c" -luring
 cc -O2 -o "$folder/journal" "$folder/journal.c" -luring
-rounds=${ROUNDS:-3}
-if [ "$kind" != journal ]; then
+cc -O2 -o "$folder/datagrams" "$folder/datagrams.c"
+if [ "$kind" = all ] || [ "$kind" = sockets ]; then
   for load in "200 800" "2000 8000" "0 200000"; do
     for _ in $(seq "$rounds"); do
       for way in mmsg ring; do
@@ -258,14 +321,21 @@ if [ "$kind" != journal ]; then
     done
   done
 fi
-if [ "$kind" != sockets ]; then
+if [ "$kind" = all ] || [ "$kind" = journal ]; then
   for load in "4096 200 400" "4096 0 2000" "32768 0 2000"; do
     for _ in $(seq "$rounds"); do
       for way in fdatasync dsync direct ring ring-direct; do
-        read -r used p50 p99 p999 <<<"$("$folder/journal" $way $load "$target/io-uring.$$")"
+        read -r used p50 p99 p999 <<<"$("$folder/journal" $way $load "$target/batching.$$")"
         printf 'journal, %s bytes, %s a second, %-11s  %6s us of processor time, p50 %s, p99 %s, p99.9 %s us\n' $(cut -d' ' -f1,2 <<<"$load" | sed 's/ 0$/ all/') $way "$used" "$p50" "$p99" "$p999"
-        rm -f "$target/io-uring.$$"
+        rm -f "$target/batching.$$"
       done
+    done
+  done
+fi
+if [ "$kind" = all ] || [ "$kind" = datagrams ]; then
+  for _ in $(seq "$rounds"); do
+    for way in sendto mmsg segments; do
+      printf 'datagrams, %-8s  %6s us of processor time a datagram\n' $way "$("$folder/datagrams" $way 5000)"
     done
   done
 fi
