@@ -97,15 +97,17 @@ formats() {
   done
 }
 
-# Builds the workspace's own crates with clippy's lints; in this workspace each warning is an error. `cargo clippy` would have all
-# dependencies read once more.
+# Each warning is an error. Cargo has to see it too: what clippy's compiler has made is out of date for a cargo with another value.
+clippy_args=--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+
+# Builds the workspace's own crates with clippy's lints. `cargo clippy` would have all dependencies read once more.
 linting() { # COMMAND...
-  RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/lint-tests.sh "$@"
+  RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/lint-tests.sh CLIPPY_ARGS=$clippy_args "$@"
 }
 
 # The same where a library has no test of its own among what is built.
 linting_all() { # COMMAND...
-  RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ "$@"
+  RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=$clippy_args "$@"
 }
 
 # If a step fails, ends the parallel steps and everything that they started.
