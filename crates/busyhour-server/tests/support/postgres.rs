@@ -281,6 +281,12 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.end(Signal::SIGQUIT);
+        if thread::panicking() {
+            let log = self.log();
+            let begin = log.len().saturating_sub(LOG_TOLD);
+            let end = log.get(begin..).unwrap_or(&log);
+            eprintln!("the end of what PostgreSQL said:\n{end}");
+        }
     }
 }
 
@@ -331,3 +337,5 @@ fn other_user() -> Option<(u32, u32)> {
 
 /// The time between two checks of a condition; no test depends on its length.
 const PACE: Duration = Duration::from_millis(10);
+/// Bytes of a server's log that a failed test shows.
+const LOG_TOLD: usize = 4096;
