@@ -69,8 +69,8 @@ steps_with_the_program() {
 
 install() { scripts/install-deps.sh test; }
 
-documentation() { # and its examples
-  linting env RUSTDOC="$PWD/scripts/rustdoc-and-tests.sh" cargo test --workspace --doc
+documentation() { # and its examples; the tests wait for clocks, so they go first
+  linting nice --adjustment=5 env RUSTDOC="$PWD/scripts/rustdoc-and-tests.sh" cargo test --workspace --doc
 }
 
 models() { # every loom model, in its own target folder because the whole tree is built differently

@@ -5,7 +5,7 @@
 #
 # As `cargo test --workspace`, which prints either nothing or a line for each of two thousand tests. What a program
 # printed is shown if it failed, and is kept in target/tests/. Times are in seconds: elapsed time, and processor
-# time (its own and that of the programs it started). Much of the elapsed time is waiting, so three programs run at a time:
+# time (its own and that of the programs it started). Much of the elapsed time is waiting, so two programs run at a time:
 # no test asserts how long something took, and tests of memory count what their own process allocates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ source scripts/goes-on.sh
 TIMEFORMAT='%R %U %S'
 folder=$PWD/target/tests
 record=$folder/times
-at_a_time=3
+at_a_time=2
 # Those that take longest begin first, so that none of them is left alone at the end.
 first=" store abi sim telephones kamailio faults streams greedy iax2_server cluster xtask server program nat "
 # Cases of each property test whose file does not say how many; docs/checks.md has the run with more of them.
