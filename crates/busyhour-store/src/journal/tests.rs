@@ -477,6 +477,11 @@ fn a_journal_of_another_epoch_is_ignored_if_it_is_older_and_refused_if_it_is_new
     }
     life.writer.end().unwrap();
     let ended = life.writer.file().durable.clone();
+    assert_eq!(
+        (bytes[16], ended[16]),
+        (2, 1),
+        "the version before can be started with one that has ended"
+    );
     assert!(recover_journal(&ended, None).unwrap().records.is_empty());
     assert_eq!(recover_journal(&ended, at(1)).unwrap().records.len(), 3);
     for (range, word) in [

@@ -7,6 +7,8 @@
 //! All pieces but the last have the same length, so each has its place in the message, whatever overtakes it. A
 //! piece that does not come loses its message: who has sent that first sends it again, as any datagram. What never
 //! becomes whole is given up after two seconds, or for something newer if one node has begun too much.
+//!
+//! Over NATS, pieces come in their order, so that the cluster's crate joins those (`pieces`) without places for what is missing.
 
 use busyhour::clock::Instant;
 use std::{collections::VecDeque, time::Duration};
