@@ -61,7 +61,11 @@ fn answer(status: u16) -> UpstreamAnswer {
 
 impl Bench {
     fn new(seed: u64) -> Self {
-        let mut table = UpstreamTable::new(policy(), seed);
+        Self::with_policy(policy(), seed)
+    }
+
+    fn with_policy(policy: UpstreamPolicy, seed: u64) -> Self {
+        let mut table = UpstreamTable::new(policy, seed);
         let now = Instant::from_nanos(1_000_000_000);
         table.end_restore(now);
         Self {
@@ -227,6 +231,43 @@ fn one_long_registration_goes_on_and_is_renewed_before_its_end() {
         (bench.table.told_count(), bench.table.pending_count()),
         (0, 0)
     );
+}
+
+/// A wake-up for each renewal costs more than the renewal.
+#[test]
+fn renewals_leave_in_groups_and_in_time() {
+    const COUNT: usize = 300;
+    let policy = UpstreamPolicy {
+        expires_s: 60,
+        pending_max: COUNT,
+        rate: 1000,
+        ..policy()
+    };
+    let mut bench = Bench::with_policy(policy, 7);
+    for number in 0..COUNT {
+        bench.want(&format!("sip:{number}@example.com"), true);
+    }
+    let first = bench.pass(Duration::from_millis(400));
+    assert_eq!(first.len(), COUNT);
+    let begin = bench.now;
+    for one in &first {
+        bench.answer(one.number, &answer(200));
+    }
+    let mut leaving = Vec::new();
+    while leaving.iter().sum::<usize>() < COUNT {
+        let due = bench.table.next_deadline().expect("it is renewed");
+        bench.now = due;
+        let steps = bench.table.poll(due, unix(due));
+        let sent = bench.follow(steps);
+        let renewals = sent.iter().filter(|it| it.ask != UpstreamAsk::Query);
+        let count = renewals.count();
+        leaving.extend((count > 0).then_some(count));
+    }
+    // 72 to 88 hundredths of a minute are 96 tenths of a second.
+    assert!(leaving.len() <= 97, "{leaving:?}");
+    let after = bench.now - begin;
+    assert!(after >= seconds(43), "{after:?}");
+    assert!(after < seconds(53), "{after:?}");
 }
 
 #[test]

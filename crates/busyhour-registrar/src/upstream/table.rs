@@ -28,8 +28,8 @@ pub struct UpstreamTable {
     again: BTreeSet<(Instant, u64)>,
     /// Whose requests wait for their answer.
     pending: HashMap<u64, Arc<str>>,
-    /// The pace: no request leaves before.
-    next_send_at: Instant,
+    /// The requests that have left take until then at the pace.
+    paced_until: Instant,
     next_query_at: Instant,
     /// Queries, one after the other, that it answered without our contact.
     missing: u32,
@@ -57,7 +57,7 @@ impl UpstreamTable {
             due: BTreeSet::new(),
             again: BTreeSet::new(),
             pending: HashMap::new(),
-            next_send_at: Instant::ZERO,
+            paced_until: Instant::ZERO,
             next_query_at: Instant::ZERO,
             missing: 0,
             is_listing: false,
@@ -195,9 +195,9 @@ impl UpstreamTable {
         }
         let again = self.again.first().map(|(at, _)| *at);
         let due = self.due.first().filter(|_| self.has_room());
-        let due = due.map(|(at, _)| (*at).max(self.next_send_at));
+        let due = due.map(|(at, _)| (*at).max(self.may_send_at()));
         let query = (self.can_query() && self.has_room()).then_some(self.next_query_at);
-        let query = query.map(|at| at.max(self.next_send_at));
+        let query = query.map(|at| at.max(self.may_send_at()));
         [again, due, query].into_iter().flatten().min()
     }
 
@@ -349,7 +349,7 @@ impl UpstreamTable {
         self.again.insert((again_at, number));
         self.pending.insert(number, aor.clone());
         let gap = Duration::from_secs(1) / self.policy.rate.max(1);
-        self.next_send_at = self.next_send_at.max(now) + gap;
+        self.paced_until = self.paced_until.max(now) + gap;
         steps.push(UpstreamStep::Send {
             aor: aor.clone(),
             number,
@@ -458,7 +458,10 @@ impl UpstreamTable {
             let (aor, row) = (aor.clone(), Some(row));
             steps.push(UpstreamStep::Store { aor, row });
         }
-        let next = if entry.is_wanted { now + after } else { now };
+        let next = match entry.is_wanted {
+            true => together(now + after),
+            false => now,
+        };
         self.plan(aor, next);
     }
 
@@ -477,7 +480,8 @@ impl UpstreamTable {
             (true, _) => self.plan(aor, now),
             // A telephone that comes again is told so at once, for a while.
             (false, Some(_)) => self.plan(aor, now + REMEMBERED),
-            (false, None) => self.remove(aor),
+            // It is forgotten when its next request could leave, so that there is no sooner one.
+            (false, None) => self.plan(aor, now),
         }
     }
 
@@ -576,7 +580,13 @@ impl UpstreamTable {
     }
 
     fn may_send(&self, now: Instant) -> bool {
-        self.has_room() && self.next_send_at <= now
+        self.has_room() && self.may_send_at() <= now
+    }
+
+    /// The requests of a tenth of a second may leave together.
+    fn may_send_at(&self) -> Instant {
+        let nanos = self.paced_until.as_nanos();
+        Instant::from_nanos(nanos.saturating_sub(TOGETHER.as_nanos() as u64))
     }
 
     fn is_full(&self) -> bool {
@@ -635,9 +645,10 @@ impl UpstreamTable {
         self.refused_count -= usize::from(before.is_refused);
     }
 
-    /// A registration is renewed when four to nine tenths of it have passed.
+    /// A registration is renewed when seven to nine tenths of it have passed.
     fn before_end(&mut self, life: Duration) -> Duration {
-        jittered(life.mul_f64(0.88), self.next_random())
+        let part = f64::from(self.next_random()) / f64::from(u32::MAX);
+        life.mul_f64(RENEWED_AFTER + RENEWED_WITHIN * part)
     }
 
     fn next_random(&mut self) -> u32 {
@@ -661,11 +672,22 @@ fn jittered(longest: Duration, random: u32) -> Duration {
     longest / 2 + (longest / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
+/// Renewals leave in groups, as each wake-up of the threads on the way costs more than a renewal.
+fn together(at: Instant) -> Instant {
+    let grid = TOGETHER.as_nanos() as u64;
+    Instant::from_nanos(at.as_nanos() / grid * grid)
+}
+
 fn is_longer(answer: &UpstreamAnswer, asked_s: u32) -> bool {
     let min_s = answer.min_expires_s.unwrap_or(0);
     min_s > asked_s && min_s <= EXPIRES_S_MAX
 }
 
+/// Renewals within this time leave together.
+const TOGETHER: Duration = Duration::from_millis(100);
+/// The part of a lifetime after which it is renewed.
+const RENEWED_AFTER: f64 = 0.72;
+const RENEWED_WITHIN: f64 = 0.16;
 /// T1 and T2 of RFC 3261 §17.1.2.
 const RETRANSMIT_MIN: Duration = Duration::from_millis(500);
 const RETRANSMIT_MAX: Duration = Duration::from_secs(4);

@@ -395,6 +395,7 @@ impl Upstream {
             let (now, unix) = (self.clock.now(), self.clock.unix_time());
             let table = &mut state.table;
             let again = table.answered(now, unix, number, answer, &mut steps);
+            state.requests.remove(&number);
             registrar.note(&mut state);
             again
         };
@@ -417,7 +418,8 @@ impl Upstream {
             self.send(index, aor, (number, ask), credentials);
         }
         self.follow(index, steps);
-        self.poll(index);
+        // Answers that came together are followed by one look.
+        self.poll_soon(index);
     }
 
     fn follow(self: &Arc<Self>, index: usize, steps: Vec<UpstreamStep>) {
