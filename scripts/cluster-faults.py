@@ -969,7 +969,7 @@ def rows(site, statement):
 
 def note_stored(site, history):
     bindings = rows(site, "SELECT aor, call_id, cseq FROM contact JOIN lease USING (id) WHERE NOT removed")
-    publications = rows(site, "SELECT value FROM soft_state WHERE kind = 'publication'")
+    publications = rows(site, "SELECT value FROM soft_state WHERE kind = 'publication' AND value NOT LIKE '%\"removed\":%'")
     found = []
     for row in publications:
         value = json.loads(row["value"])

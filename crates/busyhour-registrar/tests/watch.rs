@@ -5,6 +5,8 @@
 mod document;
 #[path = "watch/life.rs"]
 mod life;
+#[path = "watch/lost.rs"]
+mod lost;
 #[path = "watch/states.rs"]
 mod states;
 #[path = "watch/dialogs.rs"]
@@ -26,7 +28,7 @@ use busyhour_registrar::{
         WatchPolicy, write_accepted,
     },
 };
-use busyhour_sip::{Flow, HeaderName, Message};
+use busyhour_sip::{Flow, HeaderName, Message, Transport};
 use std::{sync::Arc, time::Duration};
 
 #[test]
@@ -527,9 +529,17 @@ struct Watcher {
 
 impl Watcher {
     fn subscribe(headers: &str) -> Self {
+        Self::subscribe_over(headers, Transport::Udp)
+    }
+
+    fn subscribe_over(headers: &str, transport: Transport) -> Self {
         let text = subscribe(1, None, headers);
         let message = Message::parse(text.as_bytes()).unwrap();
-        let request = Subscribe::read(&message, &WatchPolicy::default(), flow()).unwrap();
+        let flow = Flow {
+            transport,
+            ..flow()
+        };
+        let request = Subscribe::read(&message, &WatchPolicy::default(), flow).unwrap();
         Self {
             subscription: Subscription::open(
                 &request,

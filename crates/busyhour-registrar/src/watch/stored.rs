@@ -125,7 +125,26 @@ pub(super) struct StoredPublication {
     /// The request that wrote this; earlier versions did not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<u64>,
+    /// The request that began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) begun_by: Option<u64>,
     pub(super) document: StoredDocument,
+}
+
+/// That a publication was taken back, in the row that it had, until its publisher does not ask again. A version that does
+/// not know it finds no document in it, and removes the row.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StoredRemoval {
+    /// The address of record that has published it.
+    pub(super) device: String,
+    /// The entity-tag that was answered.
+    pub(super) removed: String,
+    /// The request that took it back.
+    pub(super) request: u64,
+    /// The request that had begun the publication.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) begun_by: Option<u64>,
+    pub(super) package: String,
 }
 
 /// A document as it was read, so that it is not read anew by other rules.

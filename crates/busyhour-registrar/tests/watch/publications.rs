@@ -70,6 +70,99 @@ fn a_request_that_comes_again_to_another_owner_is_answered_as_it_was() {
     }
 }
 
+/// The same of the request that takes the publication back: there is nothing any more that has its entity-tag.
+#[test]
+fn a_removal_that_comes_again_to_another_owner_is_answered_as_it_was() {
+    let named = |cseq: u32, more: &str| format!("Call-ID: c@a\r\nCSeq: {cseq} PUBLISH\r\n{more}");
+    let remove = "SIP-If-Match: t1\r\nExpires: 0\r\n";
+    let mut publications = Publications::default();
+    publish(&mut publications, &named(1, "Expires: 60\r\n"), 0).expect("granted");
+    let (granted, stored) = answer(&mut publications, &named(2, remove), 1_000);
+    assert_eq!(granted.step, PublishStep::Removed);
+    assert_eq!((publications.len(), publications.removed_len()), (0, 1));
+    assert!(publications.told().is_none());
+    let row = EndedBinding {
+        id: BindingId(7),
+        expires_at: UnixTime::from_nanos(1),
+    };
+    let stored = stored.expect("it is kept");
+    let restorable = Restorable::read(&stored).expect("as it was written");
+    assert!(restorable.is_removal());
+    assert_eq!(restorable.device(), "sip:alice@example.com");
+    let mut next_owner = Publications::default();
+    next_owner.put_back(restorable, row, at(33_000), at(2_000));
+    assert!(next_owner.told().is_none() && next_owner.len() == 0);
+    for publications in [&mut publications, &mut next_owner] {
+        let (again, stored) = answer(publications, &named(2, remove), 3_000);
+        assert_eq!(
+            (again.step, &again.etag, again.expires_s, stored),
+            (PublishStep::Repeated, &granted.etag, 0, None)
+        );
+        // It is another request, whatever its numbers are.
+        for other in [named(3, remove), named(2, &remove.replace("t1", "t2"))] {
+            let refused = publish(publications, &other, 3_000);
+            assert_eq!(refused, Err(Refusal::ConditionFailed));
+        }
+        assert_eq!(publications.next_expiry(), Some(at(33_000)));
+        assert_eq!(publications.expire(at(32_999)).forgotten_count, 0);
+        assert_eq!(publications.expire(at(33_000)).forgotten_count, 1);
+        assert!(publications.is_empty());
+        let late = publish(publications, &named(2, remove), 33_000);
+        assert_eq!(late, Err(Refusal::ConditionFailed));
+    }
+}
+
+/// A copy of the first request comes when the publication has gone on: it must not begin another one, whose entity-tag
+/// nobody knows.
+#[test]
+fn a_late_copy_of_a_first_publication_begins_no_other() {
+    let named = |cseq: u32, more: &str| format!("Call-ID: c@a\r\nCSeq: {cseq} PUBLISH\r\n{more}");
+    let first = named(1, "Expires: 60\r\n");
+    let mut publications = Publications::default();
+    publish(&mut publications, &first, 0).expect("granted");
+    let modify = named(2, "SIP-If-Match: t1\r\nExpires: 60\r\n");
+    let (_, stored) = answer(&mut publications, &modify, 1_000);
+    let stored = Restorable::read(&stored.expect("it is kept")).expect("as it was written");
+    let row = EndedBinding {
+        id: BindingId(7),
+        expires_at: UnixTime::from_nanos(1),
+    };
+    let mut next_owner = Publications::default();
+    next_owner.put_back(stored, row, at(61_000), at(2_000));
+    for publications in [&mut publications, &mut next_owner] {
+        let late = publish(publications, &first, 31_999);
+        assert_eq!((late, publications.len()), (Ok(PublishStep::Repeated), 1));
+        // It is taken back, and one more copy comes.
+        let remove = named(3, "SIP-If-Match: u2\r\nExpires: 0\r\n");
+        publish(publications, &remove, 32_000).expect("granted");
+        let late = publish(publications, &first, 33_000);
+        assert_eq!((late, publications.len()), (Ok(PublishStep::Repeated), 0));
+    }
+    // A telephone that counts from one again begins a publication.
+    assert!(publications.expire(at(64_000)).packages.is_empty());
+    let anew = publish(&mut publications, &first, 64_000);
+    assert_eq!(anew, Ok(PublishStep::Created));
+}
+
+/// Who begins and ends publications all the time takes no more memory than for so many.
+#[test]
+fn the_number_of_removals_that_are_remembered_is_limited() {
+    let mut publications = Publications::default();
+    for cseq in 0..40 {
+        let named = |more: &str| format!("Call-ID: {cseq}@a\r\nCSeq: 1 PUBLISH\r\n{more}");
+        publish(&mut publications, &named(""), 0).expect("granted");
+        let removed = publish(
+            &mut publications,
+            &named("SIP-If-Match: t1\r\nExpires: 0\r\n"),
+            0,
+        );
+        assert_eq!(removed, Ok(PublishStep::Removed));
+    }
+    assert_eq!(publications.removed_len(), 16);
+    let ended = publications.expire(at(32_000));
+    assert_eq!((ended.forgotten_count, ended.packages.len()), (16, 0));
+}
+
 /// A second publication would be told for as long as it was granted, since nobody knows its entity-tag.
 #[test]
 fn a_first_publication_that_comes_again_is_one() {

@@ -146,7 +146,7 @@ pub(super) fn assemble(
     ));
     let compositor = Compositor::new(
         &config,
-        bounds.phones(config.limits.publications_max),
+        [(); 2].map(|()| bounds.phones(config.limits.publications_max)),
         secrets.clone(),
         responder.clone(),
         persistence.clone(),

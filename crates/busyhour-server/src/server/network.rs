@@ -42,6 +42,11 @@ pub trait Network: Send + Sync {
     /// connection is closed after a longer silence.
     fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}
 
+    /// Whether what is sent over this flow may be lost on its way while the flow stands.
+    fn may_lose(&self, flow: Flow) -> bool {
+        !flow.transport.is_reliable()
+    }
+
     /// Sends a copy of a message to a capture server, from a socket for that alone. Never
     /// blocks.
     ///

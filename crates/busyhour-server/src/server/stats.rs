@@ -412,6 +412,8 @@ pub struct WatchStats {
     pub notified: u64,
     /// NOTIFY requests sent again.
     pub retransmitted: u64,
+    /// NOTIFY requests that tell anew what a watcher on a connection of another node has not answered.
+    pub told_anew: u64,
     /// NOTIFY requests answered with 2xx.
     pub confirmed: u64,
     /// States replaced by a newer one before they left.
@@ -450,6 +452,12 @@ pub struct PublishStats {
     pub revoked: u64,
     /// Publications that ended with the registration of the contact that sent them.
     pub unregistered: u64,
+    /// Requests that came before, to another node or an earlier run of the server, and were answered as they were then.
+    pub repeated: u64,
+    /// Publications taken back in the last 32 s whose request would be answered again.
+    pub remembered_count: u64,
+    /// Taken back, and not remembered: there was no room, or the request had no Call-ID or CSeq.
+    pub not_remembered: u64,
     /// Answered with 412: the entity-tag is of no publication.
     pub condition_failed: u64,
     /// Answered with 480: the device has as many publications as it may.

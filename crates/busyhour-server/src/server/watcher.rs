@@ -543,6 +543,12 @@ impl Watcher {
                 false => &counters.notified,
             };
             counter.increment();
+            if flow.transport.is_reliable()
+                && context.responder.network().may_lose(flow)
+                && subscription.may_be_lost(context.clock.now())
+            {
+                counters.told_anew.increment();
+            }
         }
     }
 

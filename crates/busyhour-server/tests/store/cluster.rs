@@ -99,7 +99,13 @@ impl Site {
 
     /// A node that has joined.
     pub fn node(&self, name: &str) -> Node {
-        let process = ServerProcess::start(&mut self.command(name), &self.place);
+        self.node_over(name, &self.nats_url)
+    }
+
+    /// The same, which reaches NATS at this URL.
+    pub fn node_over(&self, name: &str, nats_url: &str) -> Node {
+        let mut command = self.command_over(name, nats_url);
+        let process = ServerProcess::start(&mut command, &self.place);
         Node(process, self.socket(name), name.to_owned())
     }
 
@@ -108,6 +114,10 @@ impl Site {
     }
 
     fn command(&self, name: &str) -> Command {
+        self.command_over(name, &self.nats_url)
+    }
+
+    fn command_over(&self, name: &str, nats_url: &str) -> Command {
         let mut command = busyhour();
         let configuration = self.place.file("busyhour.toml", &self.configuration);
         command.arg("serve").arg("--config").arg(configuration);
@@ -120,7 +130,7 @@ impl Site {
             ("http-socket", self.socket(name).display().to_string()),
             ("store-url", self.postgres.url(DATABASE)),
             ("cluster-node", name.to_owned()),
-            ("cluster-nats", self.nats_url.clone()),
+            ("cluster-nats", nats_url.to_owned()),
         ];
         for (flag, value) in settings {
             command.arg(format!("--{flag}")).arg(value);

@@ -142,6 +142,43 @@ fn who_answers_a_probe_through_another_node_is_there() {
     );
 }
 
+/// Nothing says whose keep-alive it is; the node that has the telephone hears of it all the same.
+#[test]
+fn a_keep_alive_at_another_node_is_a_sign_of_life() {
+    let site = Site::with("[sip]\nprobe_seconds = 2\n");
+    let (alpha, beta) = (site.node("alpha"), site.node("beta"));
+    for node in [&alpha, &beta] {
+        node.wait_until_it_serves(128);
+        node.0
+            .wait_for("/cluster/nodes_direct", |reached| reached == 1);
+    }
+    registered(&alpha);
+    let of_beta = beta.users();
+    let is_its = |user: &&&str| of_beta.contains(&format!("sip:{user}@example.com"));
+    let user = USERS.iter().find(is_its).expect("it has some");
+    let mut phone = Phone::new(&alpha.0, 10, user);
+    let request = phone.request(
+        "REGISTER",
+        "sip:example.com",
+        &format!("sip:{user}@example.com"),
+        "Contact: *\r\nExpires: 0\r\n",
+    );
+    assert!(phone.ask(&request).starts_with("SIP/2.0 200 "));
+    refresh(&mut phone, &alpha);
+    let reach = || beta.0.get(&format!("/api/v1/bindings/{user}"));
+    // It answers no questions.
+    let is_gone = || reach().contains("\"reach\":\"unreachable\"");
+    wait_until(is_gone, reach);
+    wait_until(
+        || {
+            phone.send("\r\n\r\n");
+            reach().contains("\"reach\":\"reachable\"")
+        },
+        reach,
+    );
+    assert!(alpha.0.stat("/cluster/keepalives_passed_on") > 0);
+}
+
 /// Answers so many OPTIONS, wherever they come from.
 fn answer_questions(phone: &Phone, count: usize) {
     let socket = &phone.socket;

@@ -11,6 +11,7 @@ mod cluster;
 mod direct_paths;
 mod followed_settings;
 mod live_states;
+mod lost_notifies;
 mod mixed_versions;
 mod moved_watchers;
 #[path = "../../../busyhour-cluster/tests/nats/server.rs"]

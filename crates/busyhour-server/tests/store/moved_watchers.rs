@@ -50,15 +50,16 @@ fn a_publish_that_comes_again_to_the_next_owner_is_answered_as_it_was() {
     let mut ada = Phone::new(&nodes[1].0, 10, "ada");
     let body = "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\" entity=\"sip:ada@example.com\">\
         <tuple id=\"t\"><status><basic>open</basic></status></tuple></presence>";
-    let mut publish = |tag: Option<&str>| {
+    let mut request = |tag: Option<&str>, more: &str| {
         let tag = tag.map_or(String::new(), |tag| format!("SIP-If-Match: {tag}\r\n"));
-        let headers = format!("Event: presence\r\nContent-Type: application/pidf+xml\r\n{tag}");
+        let headers =
+            format!("Event: presence\r\nContent-Type: application/pidf+xml\r\n{tag}{more}");
         let uri = "sip:ada@example.com";
         let request = ada.request("PUBLISH", uri, uri, &headers);
         let len = format!("Content-Length: {}\r\n\r\n{body}", body.len());
         request.replace("Content-Length: 0\r\n\r\n", &len)
     };
-    let first = publish(None);
+    let first = request(None, "");
     let tag_of = |answer: String| {
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
         header(&answer, "SIP-ETag").expect("a tag").to_owned()
@@ -67,13 +68,23 @@ fn a_publish_that_comes_again_to_the_next_owner_is_answered_as_it_was() {
     let begun = tag_of(sender.ask(&first));
     move_to(&nodes, 0);
     assert_eq!(tag_of(sender.ask(&first)), begun, "it is not another one");
-    let second = publish(Some(&begun));
+    let second = request(Some(&begun), "");
     let modified = tag_of(sender.ask(&second));
     assert_ne!(modified, begun);
     move_to(&nodes, 1);
     assert_eq!(tag_of(sender.ask(&second)), modified);
-    let again = tag_of(sender.ask(&publish(Some(&modified))));
+    let again = tag_of(sender.ask(&request(Some(&modified), "")));
     assert_ne!(again, modified);
+    // It is taken back, and the answer to that is lost.
+    let last = request(Some(&again), "Expires: 0\r\n");
+    let removed = tag_of(sender.ask(&last));
+    move_to(&nodes, 0);
+    assert_eq!(tag_of(sender.ask(&last)), removed);
+    nodes[0]
+        .0
+        .wait_for("/publish/remembered_count", |count| count == 1);
+    let unknown = sender.ask(&request(Some(&again), "Expires: 0\r\n"));
+    assert!(unknown.starts_with("SIP/2.0 412 "), "{unknown}");
 }
 
 /// Three nodes, of which gamma has Ada, and a telephone that watches her by way of beta.

@@ -3,4 +3,5 @@
 
 pub(in crate::watch) mod publish;
 mod ended_dialogs;
+mod removed_publications;
 pub(in crate::watch) mod publications;

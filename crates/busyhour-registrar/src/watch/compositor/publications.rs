@@ -1,11 +1,14 @@
 //! What one presentity's devices have published (RFC 3903): soft state, each
 //! with an entity-tag and an end.
 
-use super::ended_dialogs::{EndedDialogs, SaidOver};
+use super::{
+    ended_dialogs::{EndedDialogs, SaidOver},
+    removed_publications::{REMEMBERED_FOR, RemovedPublication, RemovedPublications},
+};
 use crate::registrar::{BindingId, EndedBinding, Refusal, seconds};
 use crate::watch::{
     Document, MessageSummary, NotRestored, Package, Publish, Published,
-    stored::{StoredDocument, StoredPublication},
+    stored::{StoredDocument, StoredPublication, StoredRemoval},
 };
 use busyhour::clock::Instant;
 use std::{sync::Arc, time::Duration};
@@ -15,6 +18,7 @@ use std::{sync::Arc, time::Duration};
 pub struct Publications {
     list: Vec<Publication>,
     ended: EndedDialogs,
+    removed: RemovedPublications,
 }
 
 /// What a PUBLISH led to.
@@ -56,6 +60,8 @@ pub struct Plan {
     publication: Option<Publication>,
     /// The dialogs that it says are over.
     over: SaidOver,
+    /// What is remembered of the publication that it takes back.
+    removed: Option<RemovedPublication>,
 }
 
 #[derive(Debug)]
@@ -67,6 +73,9 @@ struct Publication {
     publisher: Option<BindingId>,
     /// The request that led to this; none in a row of an earlier version.
     request: Option<u64>,
+    /// The request that began it, and until when copies of that may come. By then its publisher has the answer.
+    begun_by: Option<u64>,
+    begun_until: Instant,
     /// Its row in a store.
     row: Option<EndedBinding>,
 }
@@ -87,6 +96,8 @@ pub struct EndedPublications {
     pub packages: Vec<Package>,
     /// What the store has to forget.
     pub rows: Vec<EndedBinding>,
+    /// How many that were taken back before are not remembered any more.
+    pub forgotten_count: usize,
 }
 
 impl Publications {
@@ -113,7 +124,7 @@ impl Publications {
         let request = publish.request;
         let Some(tag) = publish.if_match else {
             let plan = self.begin(publish, count_max, now, new)?;
-            return Ok(plan.published_by(publisher, request));
+            return Ok(plan.published_by(publisher, request, (request, now + REMEMBERED_FOR)));
         };
         let is_it = |publication: &Publication| {
             *publication.etag == *tag
@@ -127,6 +138,7 @@ impl Publications {
         }
         // A telephone may have another address by now.
         let publisher = publisher.or(self.list[index].publisher);
+        let begun = (self.list[index].begun_by, self.list[index].begun_until);
         let known = &self.list[index].published;
         let document = publish.document.map(|document| {
             let filtered = self.ended.filtered(&document, Some(known.number));
@@ -145,13 +157,36 @@ impl Publications {
         let (_, etag) = new();
         let index = Some(index);
         let plan = Plan::new(step, etag, publish.granted_s, now, index, published);
-        Ok(plan.with_over(over).published_by(publisher, request))
+        let mut plan = plan.with_over(over).published_by(publisher, request, begun);
+        if step == PublishStep::Removed && self.removed.has_room() {
+            plan.removed = request.map(|request| RemovedPublication {
+                etag: plan.granted.etag.as_str().into(),
+                request,
+                begun_by: begun.0,
+                package: publish.package,
+                until: now + REMEMBERED_FOR,
+                row: None,
+            });
+        }
+        Ok(plan)
     }
 
     /// What the store has to keep of a plan for the publications of `device`; `None`
     /// is nothing.
     pub fn keep(&self, device: &str, plan: &Plan) -> Option<Keep> {
         let row = plan.index.and_then(|index| self.list.get(index)?.row);
+        if let Some(removed) = &plan.removed {
+            let stored = StoredRemoval {
+                device: device.to_owned(),
+                removed: removed.etag.to_string(),
+                request: removed.request,
+                begun_by: removed.begun_by,
+                package: removed.package.name().to_owned(),
+            };
+            // Texts and numbers can always be written.
+            let text = serde_json::to_string(&stored).unwrap_or_default();
+            return Some(Keep::Put(row, text));
+        }
         let Some(publication) = &plan.publication else {
             return row.map(Keep::Remove);
         };
@@ -161,6 +196,7 @@ impl Publications {
             number: publication.published.number,
             publisher: publication.publisher.map(|BindingId(id)| id),
             request: publication.request,
+            begun_by: publication.begun_by,
             document: StoredDocument::from(&*publication.published.document),
         };
         // Texts and numbers can always be written.
@@ -168,7 +204,7 @@ impl Publications {
         Some(Keep::Put(row, text))
     }
 
-    /// Restores a stored publication, with its row and its new deadline.
+    /// Restores a stored publication, with its row and its new deadline, or what is remembered of one that was taken back.
     pub fn put_back(
         &mut self,
         stored: Restorable,
@@ -176,7 +212,20 @@ impl Publications {
         expires_at: Instant,
         now: Instant,
     ) {
-        let Restorable(stored) = stored;
+        let Restorable { kept, package } = stored;
+        let stored = match kept {
+            Kept::Publication(stored) => stored,
+            Kept::Removal(removal) => {
+                return self.removed.remember(RemovedPublication {
+                    etag: removal.removed.into(),
+                    request: removal.request,
+                    begun_by: removal.begun_by,
+                    package,
+                    until: expires_at,
+                    row: Some(row),
+                });
+            }
+        };
         let number = stored.number;
         let document = Document::from(stored.document);
         let filtered = self.ended.filtered(&document, Some(number));
@@ -191,6 +240,8 @@ impl Publications {
             },
             publisher: stored.publisher.map(BindingId),
             request: stored.request,
+            begun_by: stored.begun_by,
+            begun_until: now + REMEMBERED_FOR,
             row: Some(row),
         });
     }
@@ -203,6 +254,9 @@ impl Publications {
             (None, Some(new)) => self.list.push(new),
             (Some(index), None) => drop(self.list.remove(index)),
             (Some(index), Some(next)) => self.list[index] = next,
+        }
+        if let Some(removed) = plan.removed {
+            self.removed.remember(removed);
         }
     }
 
@@ -226,7 +280,9 @@ impl Publications {
     /// Drops what has ended at `now`, and says what it was.
     pub fn expire(&mut self, now: Instant) -> EndedPublications {
         self.ended.expire(now);
-        self.retain(|publication| publication.expires_at > now)
+        let mut ended = self.retain(|publication| publication.expires_at > now);
+        ended.forgotten_count = self.removed.expire(now, &mut ended.rows);
+        ended
     }
 
     /// Drops what was published by contacts that are not registered any more, and says
@@ -256,10 +312,11 @@ impl Publications {
         ended
     }
 
-    /// When the next one ends, or what is known of a dialog.
+    /// When the next one ends, or what is known of a dialog or of one that was taken back.
     pub fn next_expiry(&self) -> Option<Instant> {
         let ends = self.list.iter().map(|publication| publication.expires_at);
-        ends.chain(self.ended.next_expiry()).min()
+        let forgotten = [self.ended.next_expiry(), self.removed.next_expiry()];
+        ends.chain(forgotten.into_iter().flatten()).min()
     }
 
     /// The documents for watchers of the device, in the order in which the publications
@@ -290,9 +347,14 @@ impl Publications {
         self.list.len()
     }
 
-    /// Whether nothing is known: there are none, and no dialog has ended lately.
+    /// How many that were taken back lately are remembered.
+    pub fn removed_len(&self) -> usize {
+        self.removed.len()
+    }
+
+    /// Whether nothing is known: there are none, none was taken back lately, and no dialog has ended lately.
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.ended.is_empty()
+        self.list.is_empty() && self.ended.is_empty() && self.removed.len() == 0
     }
 
     /// Whether there is room for a document beside all but the one it replaces.
@@ -307,16 +369,21 @@ impl Publications {
     }
 
     /// The same answer again to the last request of a publication. Its sender did not get the first one, and does not
-    /// know the entity-tag that was in it.
+    /// know the entity-tag that was in it. A late copy of the first request is answered, too: it would begin another
+    /// publication, which nobody takes back.
     fn repeated(&self, publish: &Publish<'_>, now: Instant) -> Option<Plan> {
         let is_its = |publication: &&Publication| {
-            publication.request == publish.request
+            let begun_by = publication
+                .begun_by
+                .filter(|_| publication.begun_until > now);
+            publish.is_one_of([publication.request, begun_by])
                 && publication.package() == publish.package
                 && publication.expires_at > now
         };
-        publish.request?;
-        let publication = self.list.iter().find(is_its)?;
-        let (etag, left_s) = (&publication.etag, seconds(publication.expires_at - now));
+        let living = self.list.iter().find(is_its);
+        let living = living.map(|it| (&it.etag, seconds(it.expires_at - now)));
+        let removed = || Some((&self.removed.by(publish, now)?.etag, 0));
+        let (etag, left_s) = living.or_else(removed)?;
         let step = PublishStep::Repeated;
         Some(Plan::new(step, etag.to_string(), left_s, now, None, None))
     }
@@ -355,6 +422,27 @@ impl Plan {
         if let Some(publication) = &mut self.publication {
             publication.row = Some(row);
         }
+        if let Some(removed) = &mut self.removed {
+            removed.row = Some(row);
+        }
+    }
+
+    /// Whether it takes a publication back, and the request that does it is remembered.
+    pub fn remembers_removal(&self) -> bool {
+        self.removed.is_some()
+    }
+
+    /// There is no need to remember what it takes back, or no room.
+    pub fn forget_removal(&mut self) {
+        self.removed = None;
+    }
+
+    /// How long the store has to keep what [`Publications::keep`] wrote, in seconds.
+    pub fn kept_s(&self) -> u32 {
+        match self.removed {
+            Some(_) => REMEMBERED_FOR.as_secs() as u32,
+            None => self.granted.expires_s,
+        }
     }
 
     fn new(
@@ -371,6 +459,8 @@ impl Plan {
             published,
             publisher: None,
             request: None,
+            begun_by: None,
+            begun_until: now,
             row: None,
         });
         let granted = Granted {
@@ -383,6 +473,7 @@ impl Plan {
             index,
             publication,
             over: SaidOver::of(None, 0, now),
+            removed: None,
         }
     }
 
@@ -390,18 +481,33 @@ impl Plan {
         Self { over, ..self }
     }
 
-    fn published_by(mut self, publisher: Option<BindingId>, request: Option<u64>) -> Self {
+    fn published_by(
+        mut self,
+        publisher: Option<BindingId>,
+        request: Option<u64>,
+        begun: (Option<u64>, Instant),
+    ) -> Self {
         if let Some(publication) = &mut self.publication {
             publication.publisher = publisher;
             publication.request = request;
+            (publication.begun_by, publication.begun_until) = begun;
         }
         self
     }
 }
 
-/// A publication that was kept.
+/// What was kept: a publication, or that one was taken back.
 #[derive(Debug)]
-pub struct Restorable(StoredPublication);
+pub struct Restorable {
+    kept: Kept,
+    package: Package,
+}
+
+#[derive(Debug)]
+enum Kept {
+    Publication(StoredPublication),
+    Removal(StoredRemoval),
+}
 
 impl Restorable {
     /// Reads what [`Publications::keep`] wrote.
@@ -410,29 +516,55 @@ impl Restorable {
     ///
     /// See [`NotRestored`].
     pub fn read(stored: &str) -> Result<Self, NotRestored> {
-        Ok(Self(serde_json::from_str(stored)?))
+        let publication: StoredPublication = match serde_json::from_str(stored) {
+            Ok(publication) => publication,
+            Err(error) => return Self::read_removal(stored).unwrap_or(Err(error.into())),
+        };
+        Ok(Self {
+            package: match &publication.document {
+                StoredDocument::Presence(_) => Package::Presence,
+                StoredDocument::Dialog { .. } => Package::Dialog,
+                StoredDocument::Messages(_) => Package::MessageSummary,
+            },
+            kept: Kept::Publication(publication),
+        })
+    }
+
+    fn read_removal(stored: &str) -> Option<Result<Self, NotRestored>> {
+        let removal: StoredRemoval = serde_json::from_str(stored).ok()?;
+        let Some(package) = Package::from_name(&removal.package) else {
+            return Some(Err(NotRestored::Package(removal.package)));
+        };
+        let kept = Kept::Removal(removal);
+        Some(Ok(Self { kept, package }))
     }
 
     /// The address of record that publishes it.
     pub fn device(&self) -> &str {
-        &self.0.device
+        match &self.kept {
+            Kept::Publication(publication) => &publication.device,
+            Kept::Removal(removal) => &removal.device,
+        }
     }
 
     /// The highest number in the entity-tag, so that none is given twice.
     pub fn last_number(&self) -> u64 {
-        let (number, _) = self.0.etag.split_once('-').unwrap_or_default();
-        u64::from_str_radix(number, 16)
-            .unwrap_or(0)
-            .max(self.0.number)
+        let (etag, number) = match &self.kept {
+            Kept::Publication(publication) => (&publication.etag, publication.number),
+            Kept::Removal(removal) => (&removal.removed, 0),
+        };
+        let (in_tag, _) = etag.split_once('-').unwrap_or_default();
+        u64::from_str_radix(in_tag, 16).unwrap_or(0).max(number)
     }
 
     /// Its package.
     pub fn package(&self) -> Package {
-        match &self.0.document {
-            StoredDocument::Presence(_) => Package::Presence,
-            StoredDocument::Dialog { .. } => Package::Dialog,
-            StoredDocument::Messages(_) => Package::MessageSummary,
-        }
+        self.package
+    }
+
+    /// Whether the publication was taken back.
+    pub fn is_removal(&self) -> bool {
+        matches!(self.kept, Kept::Removal(_))
     }
 }
 

@@ -21,6 +21,11 @@ pub struct Publish<'a> {
 }
 
 impl<'a> Publish<'a> {
+    /// Whether it is one of these requests.
+    pub(super) fn is_one_of(&self, requests: [Option<u64>; 2]) -> bool {
+        self.request.is_some() && requests.contains(&self.request)
+    }
+
     /// Reads the headers and the body that an event state compositor acts on.
     ///
     /// # Errors

@@ -17,6 +17,16 @@ pub(in crate::watch) struct Outstanding {
     resend_at: Instant,
     resends_left: u32,
     give_up_at: Instant,
+    /// Another NOTIFY takes its place then.
+    tell_anew_at: Option<Instant>,
+}
+
+/// A watcher that does not answer, though the transport of what was sent to it loses nothing: another server has the
+/// connection, and what goes there may be lost.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::watch) struct WatcherSilence {
+    give_up_at: Instant,
+    pause: Duration,
 }
 
 impl Outstanding {
@@ -45,12 +55,41 @@ impl Outstanding {
             },
             resends_left: if is_heard { u32::MAX } else { UNHEARD_RESENDS },
             give_up_at,
+            tell_anew_at: None,
         }
+    }
+
+    /// It may be lost on its way, so the state is told anew after 2 s, then after 4 s, and so on, while the watcher is silent.
+    /// All of them together are given up when the first one would have been.
+    pub(in crate::watch) fn may_be_lost(
+        &mut self,
+        silence: Option<WatcherSilence>,
+        now: Instant,
+    ) -> WatcherSilence {
+        let silence = match silence {
+            None => WatcherSilence {
+                give_up_at: self.give_up_at,
+                pause: 4 * T1,
+            },
+            Some(silence) => WatcherSilence {
+                pause: 2 * silence.pause,
+                ..silence
+            },
+        };
+        self.give_up_at = silence.give_up_at;
+        self.tell_anew_at = Some(now + silence.pause);
+        silence
+    }
+
+    /// It is not sent again, and another one is due.
+    pub(in crate::watch) fn gives_way(&self, now: Instant) -> bool {
+        self.tell_anew_at.is_some_and(|at| now >= at) && !self.is_hopeless(now)
     }
 
     /// When something has to be done next.
     pub(in crate::watch) fn deadline(&self) -> Instant {
-        self.resend_at.min(self.give_up_at)
+        let next = self.tell_anew_at.unwrap_or(self.give_up_at);
+        self.resend_at.min(self.give_up_at).min(next)
     }
 
     /// It is not sent again, and should have been answered by now.

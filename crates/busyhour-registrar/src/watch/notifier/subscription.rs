@@ -12,7 +12,7 @@ use crate::watch::{
     notifier::{
         notify_len::NotifyLen,
         notify_values::Phase,
-        outstanding::{Outstanding, T1},
+        outstanding::{Outstanding, T1, WatcherSilence},
         watched_list::WatchedList,
         watcher_info_view::WatcherInfoView,
     },
@@ -52,6 +52,8 @@ pub struct Subscription {
     /// The watcher is told something then in any case.
     tell_again_at: Option<Instant>,
     outstanding: Option<Outstanding>,
+    /// NOTIFYs were told anew, and none is answered.
+    silence: Option<WatcherSilence>,
     /// When to try again after there was no buffer, or no room on the way.
     retry_at: Option<Instant>,
     /// Since when there has been no room.
@@ -105,6 +107,7 @@ impl Subscription {
             next_change_at: now,
             tell_again_at: None,
             outstanding: None,
+            silence: None,
             retry_at: None,
             put_off_since: None,
             is_cut: false,
@@ -156,6 +159,7 @@ impl Subscription {
             next_change_at: told_at,
             tell_again_at: None,
             outstanding: None,
+            silence: None,
             retry_at: Some(told_at),
             put_off_since: None,
             is_cut: dialog.flow().transport.is_reliable(),
@@ -292,7 +296,7 @@ impl Subscription {
         self.check_refresh(subscribe, now)?;
         let before = self.dialog.flow();
         self.dialog.follow(subscribe)?;
-        self.is_cut = false;
+        (self.is_cut, self.silence) = (false, None);
         (self.interval, self.rates) = (subscribe.notify_interval, subscribe.rates);
         if self.dialog.flow() != before {
             // The NOTIFY on the old flow may never arrive. The next one contains
@@ -382,6 +386,7 @@ impl Subscription {
             Some(outstanding) if outstanding.is_resent => self.tell_anew(),
             Some(_) => self.take_back(),
         }
+        self.silence = None;
         let since = *self.put_off_since.get_or_insert(now);
         self.retry_at = Some(now + (now - since).clamp(ROOM_SOON, ROOM_LATER));
     }
@@ -389,12 +394,24 @@ impl Subscription {
     /// What is on its way may be lost, and the way is open again: a NOTIFY that nobody has answered is told anew at
     /// once, and so is one that was [put off](Self::put_off).
     pub fn way_is_open(&mut self) {
+        self.silence = None;
         if self.outstanding.take().is_some() {
             self.tell_anew();
         }
         if self.put_off_since.take().is_some() {
             self.retry_at = None;
         }
+    }
+
+    /// The NOTIFY that has just left over a reliable transport may be lost all the same, since another server has the
+    /// connection. Without an answer the state is told anew, each time under another number, as a copy would be a second
+    /// request for who has got the first. Returns whether this one was such.
+    pub fn may_be_lost(&mut self, now: Instant) -> bool {
+        let was_silent = self.silence.is_some();
+        if let Some(outstanding) = self.outstanding.as_mut() {
+            self.silence = Some(outstanding.may_be_lost(self.silence, now));
+        }
+        was_silent
     }
 
     /// Ends the subscription with a last NOTIFY, or without one when there is
@@ -420,6 +437,10 @@ impl Subscription {
         scratch: &mut Vec<u8>,
         buffers: &BufferPool,
     ) -> Result<Option<Transmission>, NoBuffer> {
+        if (self.outstanding.as_ref()).is_some_and(|it| it.gives_way(now)) {
+            self.outstanding = None;
+            self.tell_anew();
+        }
         if let Some(outstanding) = self.outstanding.as_mut() {
             if outstanding.is_hopeless(now) {
                 self.over(End::Unanswered);
@@ -583,7 +604,7 @@ impl Subscription {
     }
 
     fn confirmed(&mut self, is_last: bool) {
-        self.outstanding = None;
+        (self.outstanding, self.silence) = (None, None);
         self.put_off_since = None;
         if let (true, Phase::Ending(end, _)) = (is_last, self.phase) {
             self.over(end);

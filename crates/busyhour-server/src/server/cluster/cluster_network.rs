@@ -95,6 +95,11 @@ impl Network for ClusterNetwork {
         self.link.tell(&message.within(within));
     }
 
+    /// Nobody says whether the other node has got it.
+    fn may_lose(&self, flow: Flow) -> bool {
+        !self.is_own(flow) || self.own.may_lose(bare(flow))
+    }
+
     fn send_capture(&self, server: SocketAddr, packet: Buffer) -> Result<(), SendError> {
         self.own.send_capture(server, packet)
     }

@@ -3,6 +3,7 @@
 use super::{
     ClusterMembership, NodeLife, NodeWay,
     direct::node_paths::NodePaths,
+    flows::handed_flows::HandedFlows,
     inbox::{
         node_inbox::{NodeEvent, NodeInbox},
         operator_wish::{OperatorWish, Wish},
@@ -27,6 +28,7 @@ pub(in crate::server) struct ClusterNode {
     pub(in crate::server) live: Arc<LiveStates>,
     /// Requests whose address nobody had.
     pub(super) set_aside: Counter,
+    pub(super) handed_flows: HandedFlows,
     member: Member,
     clock: Clock,
     last_view: Arc<LastView>,
@@ -82,6 +84,7 @@ impl ClusterNode {
             link: link.clone(),
             live: live.clone(),
             set_aside: Counter::default(),
+            handed_flows: HandedFlows::new(u64::from(member.node.0)),
             member: membership.member,
             clock: clock.clone(),
             last_view: last_view.clone(),
@@ -253,6 +256,7 @@ impl ClusterNode {
             sent_in_pieces: of_paths(|paths| paths.counters.sent_in_pieces.get()),
             pieces_lost: of_paths(|paths| paths.counters.pieces_lost.get()),
             direct_refused: of_paths(|paths| paths.counters.refused.get()),
+            keepalives_passed_on: counters.keepalives_passed_on.get(),
             set_aside: self.set_aside.get(),
             http_asked: questions.asked.get(),
             http_unanswered: questions.unanswered.get(),

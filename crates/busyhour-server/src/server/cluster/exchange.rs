@@ -3,6 +3,7 @@
 use super::{
     direct::node_paths::{FromNode, NodePaths, PROBE_PAUSE},
     node_message::{NodeMessage, NodeVerb},
+    partition_routes::PartitionOwner,
 };
 use crate::server::{ReadMode, core::Core};
 use busyhour::{buffer::Buffer, timer::AddError};
@@ -102,7 +103,9 @@ impl Core {
             }
             NodeVerb::TakeResponse => {
                 self.devices.note_life(told.flow);
-                self.take_response(told.flow, told.sip);
+                if !told.sip.is_empty() {
+                    self.take_response(told.flow, told.sip);
+                }
             }
             NodeVerb::Send => self.send_for(&told),
             NodeVerb::Trust => {
@@ -156,6 +159,25 @@ impl Core {
             && let Start::Response { status, .. } = message.start()
         {
             self.response(&mut message, status, flow, &datagram);
+        }
+    }
+
+    /// Something without an address of record came over a flow: the nodes that have its devices take it for a sign of life.
+    pub(in crate::server) fn pass_keepalive_on(&self, flow: Flow) {
+        let Some(cluster) = &self.cluster else { return };
+        let (link, now) = (&cluster.link, self.clock.now());
+        let mut told: Vec<u16> = Vec::new();
+        for partition in cluster.handed_flows.heard(flow, now) {
+            match cluster.routes.owner_of(partition, now) {
+                PartitionOwner::At(node) if !told.contains(&node.0) => told.push(node.0),
+                _ => {}
+            }
+        }
+        for node in told {
+            let message = NodeMessage::new(NodeVerb::TakeResponse, link.own(), flow);
+            if link.tell_node(node, &message) {
+                link.counters.keepalives_passed_on.increment();
+            }
         }
     }
 

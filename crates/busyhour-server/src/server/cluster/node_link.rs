@@ -58,6 +58,8 @@ pub(super) struct LinkCounters {
     pub(super) taken: Counter,
     /// Messages that other nodes sent over our flows.
     pub(super) sent_for_others: Counter,
+    /// Keep-alives of which another node was told.
+    pub(super) keepalives_passed_on: Counter,
     /// Messages for flows of other nodes that were lost.
     pub(super) undelivered: Counter,
 }

@@ -24,7 +24,8 @@ pub(super) struct NodeMessage<'b> {
 pub(super) enum NodeVerb {
     /// Handle this request, whose address of record it has, and say whether it was taken.
     Handle,
-    /// Take in this response to a request that it has sent over our flow.
+    /// Take in this response to a request that it has sent over our flow. Without one: the client at its flow is there. A
+    /// node of an earlier build takes that for a sign of life, too.
     TakeResponse,
     /// Send this over its flow.
     Send,

@@ -88,7 +88,11 @@ impl PartitionRoutes {
     }
 
     pub(in crate::server) fn owner(&self, aor: &str, now: Instant) -> PartitionOwner {
-        let route = self.slot(Partition::of(aor)).route.load(Ordering::SeqCst);
+        self.owner_of(Partition::of(aor), now)
+    }
+
+    pub(super) fn owner_of(&self, partition: Partition, now: Instant) -> PartitionOwner {
+        let route = self.slot(partition).route.load(Ordering::SeqCst);
         match route {
             NOBODY => PartitionOwner::Nobody,
             at if at & AT_NODE != 0 => PartitionOwner::At(NodeNumber(at as u16)),

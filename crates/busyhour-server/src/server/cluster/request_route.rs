@@ -3,6 +3,7 @@
 use super::{cluster_node::ClusterNode, node_link::OnTaken, partition_routes::PartitionOwner};
 use crate::server::{core::Core, sip::receive::Request};
 use busyhour::buffer::Buffer;
+use busyhour_cluster::Partition;
 use busyhour_registrar::address_of_record;
 use busyhour_sip::{Flow, Message, Method};
 use std::sync::Arc;
@@ -42,6 +43,11 @@ impl Core {
             // What was handed on is not handed on again: two nodes could believe that of each
             // other.
             PartitionOwner::At(node) if request.flow.node == cluster.link.own() => {
+                let is_registration = request.message.method() == Some(Method::Register);
+                if is_registration && !request.flow.transport.is_reliable() {
+                    let partition = Partition::of(&aor);
+                    cluster.handed_flows.registered(request.flow, partition);
+                }
                 self.hand_to(cluster, node.0, request)
             }
             PartitionOwner::At(_) | PartitionOwner::Nobody => RequestRoute::Nobody,

@@ -105,6 +105,8 @@ pub struct ClusterStats {
     pub pieces_lost: u64,
     /// Ends of calls that other nodes were told and have not answered yet; they are told again.
     pub notices_waiting: u64,
+    /// Keep-alives of telephones at this node that the nodes were told which have them.
+    pub keepalives_passed_on: u64,
     /// Requests whose address of record nobody had at the moment: over connections they are
     /// answered 503, and datagrams are dropped, since they are sent again.
     pub set_aside: u64,

@@ -33,6 +33,8 @@ pub(in crate::server) struct Compositor {
     pub(in crate::server) counters: PublishCounters,
     /// Publications of all devices.
     places: Arc<Shares>,
+    /// Those of them that were taken back lately, and are remembered.
+    removed: Arc<Shares>,
     last_etag: AtomicU64,
     secrets: Arc<Secrets>,
     policy: WatchPolicy,
@@ -49,7 +51,7 @@ pub(super) struct PublicationDraft {
     pub(super) answer: Buffer,
     /// The package whose watchers see a difference.
     pub(super) changed: Option<Package>,
-    /// The place of a new one.
+    /// The place of a new one, or of one that is taken back and remembered.
     pub(super) place: Option<ReservedPublication>,
 }
 
@@ -62,7 +64,7 @@ pub(super) struct ReservedPublication {
 impl Compositor {
     pub(in crate::server) fn new(
         config: &ServerConfig,
-        places: Shares,
+        [places, removed]: [Shares; 2],
         secrets: Arc<Secrets>,
         responder: Arc<Responder>,
         persistence: Arc<Persistence>,
@@ -72,6 +74,7 @@ impl Compositor {
         Self {
             counters: PublishCounters::default(),
             places: Arc::new(places),
+            removed: Arc::new(removed),
             last_etag: AtomicU64::new(0),
             secrets,
             policy: config.watch.clone(),
@@ -113,7 +116,11 @@ impl Compositor {
         }
         let mut new = || self.new_etag();
         let (count_max, now) = (self.per_device_max, self.clock.now());
-        let plan = publications.plan(publish, publisher, count_max, now, &mut new)?;
+        let mut plan = publications.plan(publish, publisher, count_max, now, &mut new)?;
+        let place = match plan.granted.step {
+            PublishStep::Created => place,
+            _ => self.reserve_removal(holder, &mut plan),
+        };
         let Some(answer) = self.answer(message, inbound, &plan.granted) else {
             return Ok(None);
         };
@@ -127,7 +134,7 @@ impl Compositor {
                     Some(package)
                 }
             },
-            place: place.filter(|_| plan.granted.step == PublishStep::Created),
+            place,
             plan,
         }))
     }
@@ -150,6 +157,24 @@ impl Compositor {
         })
     }
 
+    /// The place of a publication that is taken back and remembered. Without one its publisher may be answered 412, as if
+    /// it had not taken it back itself.
+    fn reserve_removal(&self, holder: Holder, plan: &mut Plan) -> Option<ReservedPublication> {
+        // What this process has answered it answers again without that, and nobody else has it.
+        let is_needed = !self.persistence.store().is_immediate();
+        if !is_needed || !plan.remembers_removal() || self.removed.take(holder, 1).is_err() {
+            plan.forget_removal();
+            if is_needed && plan.granted.step == PublishStep::Removed {
+                self.counters.not_remembered.increment();
+            }
+            return None;
+        }
+        Some(ReservedPublication {
+            places: self.removed.clone(),
+            holder: Some(holder),
+        })
+    }
+
     /// The changes that must be durable before the answer leaves.
     pub(super) fn keep(
         &self,
@@ -165,7 +190,7 @@ impl Compositor {
             Some(Keep::Remove(row)) => vec![Change::RemoveSoftState(row.id)],
             Some(Keep::Put(row, value)) => {
                 let id = row.map_or_else(|| self.persistence.next_id(), |row| row.id);
-                let (kind, granted_s) = (SoftStateKind::Publication, plan.granted.expires_s);
+                let (kind, granted_s) = (SoftStateKind::Publication, plan.kept_s());
                 let row = self.persistence.soft_state(id, kind, value, granted_s);
                 plan.set_row(row.ended());
                 vec![Change::PutSoftState(row)]
@@ -177,7 +202,10 @@ impl Compositor {
     pub(super) fn take_back_in(&self, stored: &Restorable, holder: Holder) {
         let last_number = stored.last_number();
         self.last_etag.fetch_max(last_number, Ordering::Relaxed);
-        self.places.take_anyway(holder, 1);
+        match stored.is_removal() {
+            true => self.removed.take_anyway(holder, 1),
+            false => self.places.take_anyway(holder, 1),
+        }
     }
 
     pub(super) fn count(&self, step: PublishStep, holder: Holder) {
@@ -192,16 +220,21 @@ impl Compositor {
             PublishStep::Repeated => {
                 let traffic = &self.responder.traffic;
                 traffic.retransmissions_answered.increment();
+                self.counters.repeated.increment();
             }
             PublishStep::Nothing => {}
         }
     }
 
     /// Publications have left memory, and go on elsewhere.
-    pub(super) fn forget(&self, holder: Holder, count: usize) {
-        if count > 0 {
-            self.places.give_back(holder, count as u64);
-        }
+    pub(super) fn forget(&self, holder: Holder, publications: &Publications) {
+        self.places.give_back(holder, publications.len() as u64);
+        self.forget_removals(holder, publications.removed_len());
+    }
+
+    /// Publications that were taken back are not remembered any more.
+    pub(super) fn forget_removals(&self, holder: Holder, count: usize) {
+        self.removed.give_back(holder, count as u64);
     }
 
     pub(super) fn count_ended(&self, holder: Holder, count: usize, is_revoked: bool) {
@@ -241,6 +274,9 @@ impl Compositor {
             expired: counters.expired.get(),
             revoked: counters.revoked.get(),
             unregistered: counters.unregistered.get(),
+            repeated: counters.repeated.get(),
+            remembered_count: self.removed.used(),
+            not_remembered: counters.not_remembered.get(),
             condition_failed: counters.condition_failed.get(),
             too_many: counters.too_many.get(),
             rejected: counters.rejected.get(),

@@ -73,7 +73,7 @@ impl Device {
         }
     }
 
-    /// Restores a stored publication, before the server serves.
+    /// Restores a stored publication, or that one was taken back, before the server serves.
     pub(in crate::server) fn restore_publication(
         self: &Arc<Self>,
         context: &Arc<DeviceContext>,
@@ -82,14 +82,16 @@ impl Device {
         expires_at: Instant,
     ) {
         let mut state = self.lock();
-        let package = stored.package();
+        let (package, is_removal) = (stored.package(), stored.is_removal());
         let now = context.clock.now();
         state
             .more_rare()
             .publications
             .put_back(stored, row, expires_at, now);
-        self.end_unregistered(context, &mut state);
-        self.tell(context, &state, package);
+        if !is_removal {
+            self.end_unregistered(context, &mut state);
+            self.tell(context, &state, package);
+        }
         self.finish_transition(context, &mut state);
     }
 
@@ -138,6 +140,9 @@ impl Device {
         context
             .compositor
             .count_ended(self.holder, ended.packages.len(), is_revoked);
+        context
+            .compositor
+            .forget_removals(self.holder, ended.forgotten_count);
         context.persistence.store().purge(&ended.rows);
         // Presence and dialogs are told as one.
         let is_mailbox = |package: &Package| *package == Package::MessageSummary;

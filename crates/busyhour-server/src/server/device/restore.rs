@@ -3,10 +3,7 @@
 //! here: what was acknowledged is kept.
 
 use super::{Device, device_context::DeviceContext, loading::unread_bindings::UnreadBindings};
-use busyhour_registrar::{
-    EndedBinding, Restored,
-    watch::{Publications, Restorable},
-};
+use busyhour_registrar::{EndedBinding, Restored, watch::Restorable};
 use busyhour_store::{BindingReader, SoftState, StoreError, StoredBinding};
 use std::sync::Arc;
 
@@ -21,8 +18,9 @@ impl Device {
         let before = std::mem::take(&mut state.bindings);
         self.follow_flows(context, &before, &state.bindings);
         self.settle_contacts(context, &mut state);
-        let published = state.publications().map_or(0, Publications::len);
-        context.compositor.forget(self.holder, published);
+        if let Some(publications) = state.publications() {
+            context.compositor.forget(self.holder, publications);
+        }
         let waiting = state.rare.take().and_then(|rare| rare.more);
         self.retire(context, &mut state);
         drop(state);

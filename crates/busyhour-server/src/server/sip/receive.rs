@@ -54,6 +54,10 @@ impl Core {
                 self.responder.tap().see(Direction::In, flow, datagram);
                 match message.start() {
                     Start::Request { method, .. } => {
+                        // Some telephones keep their way open with it.
+                        if method == Method::Options {
+                            self.pass_keepalive_on(flow);
+                        }
                         self.request(&mut message, method, flow, datagram);
                     }
                     Start::Response { status, .. } => {
@@ -61,7 +65,10 @@ impl Core {
                     }
                 }
             }
-            Err(ParseError::Empty) => traffic.keepalives.increment(),
+            Err(ParseError::Empty) => {
+                traffic.keepalives.increment();
+                self.pass_keepalive_on(flow);
+            }
             Err(error) => self.malformed(datagram, flow, error),
         }
     }
@@ -90,6 +97,7 @@ impl Core {
             Some(answer) if is_request => {
                 traffic.keepalives.increment();
                 self.responder.send(flow, answer);
+                self.pass_keepalive_on(flow);
             }
             _ => traffic.malformed_silent.increment(),
         }

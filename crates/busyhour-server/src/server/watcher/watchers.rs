@@ -297,6 +297,7 @@ impl Watchers {
             rejected: counters.rejected.get(),
             notified: counters.notified.get(),
             retransmitted: counters.retransmitted.get(),
+            told_anew: counters.told_anew.get(),
             confirmed: counters.confirmed.get(),
             conflated: counters.conflated.get(),
             unanswered_bytes: self.notifies.used(),

@@ -1,0 +1,172 @@
+//! Over which flows registrations came that were handed to other nodes, so that those nodes learn of what else comes over
+//! them and has no address of record: keep-alives. The node that has a device takes them for signs of life, as a server
+//! alone does (RFC 5626 §4.4.2), and asks only telephones that send none.
+//!
+//! A flow is a number of 64 bits here. Two flows with one number make a node hear of a flow that it does not have, which
+//! changes nothing.
+
+use crate::lock::lock;
+use busyhour::clock::Instant;
+use busyhour_cluster::Partition;
+use busyhour_sip::Flow;
+use foldhash::quality::FixedState;
+use std::{collections::HashMap, hash::BuildHasher, sync::Mutex};
+
+/// The partitions of the addresses that were registered over each flow.
+pub(in crate::server::cluster) struct HandedFlows {
+    hasher: FixedState,
+    shards: [Mutex<FlowGenerations>; SHARDS],
+}
+
+/// Flows that were used lately, and those that were used before. When there are many of the first, the second are
+/// forgotten; so what is used stays, and nothing has to be looked for.
+#[derive(Default)]
+struct FlowGenerations {
+    young: HashMap<u64, HandedFlow>,
+    old: HashMap<u64, HandedFlow>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct HandedFlow {
+    partitions: [u8; PARTITIONS_MAX],
+    partition_count: u8,
+    /// The last one that was put in the place of another.
+    replaced: u8,
+    /// The second in which the nodes were told last.
+    told_s: u32,
+}
+
+impl HandedFlows {
+    pub(in crate::server::cluster) fn new(seed: u64) -> Self {
+        Self {
+            hasher: FixedState::with_seed(seed),
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    /// A REGISTER of a partition came over this flow and was handed on.
+    pub(in crate::server::cluster) fn registered(&self, flow: Flow, partition: Partition) {
+        let hash = self.hasher.hash_one(flow);
+        lock(self.shard(hash)).used(hash).add(partition);
+    }
+
+    /// Something came over this flow: the partitions whose nodes have to know, at most once a second.
+    pub(in crate::server::cluster) fn heard(&self, flow: Flow, now: Instant) -> Vec<Partition> {
+        let hash = self.hasher.hash_one(flow);
+        let mut shard = lock(self.shard(hash));
+        if !shard.is_known(hash) {
+            return Vec::new();
+        }
+        let known = shard.used(hash);
+        let now_s = (now.as_nanos() / 1_000_000_000) as u32;
+        if std::mem::replace(&mut known.told_s, now_s) == now_s {
+            return Vec::new();
+        }
+        let known = known.partitions.iter().take(known.partition_count.into());
+        known.copied().map(Partition).collect()
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<FlowGenerations> {
+        &self.shards[hash as usize % SHARDS]
+    }
+}
+
+impl FlowGenerations {
+    fn is_known(&self, hash: u64) -> bool {
+        self.young.contains_key(&hash) || self.old.contains_key(&hash)
+    }
+
+    /// The flow, among the young ones from now on.
+    fn used(&mut self, hash: u64) -> &mut HandedFlow {
+        let old = self.old.remove(&hash);
+        if self.young.len() >= YOUNG_MAX && !self.young.contains_key(&hash) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young
+            .entry(hash)
+            .or_insert_with(|| old.unwrap_or_default())
+    }
+}
+
+impl HandedFlow {
+    /// A gateway registers more addresses than are known here; of most of its partitions the nodes ask for themselves.
+    fn add(&mut self, Partition(partition): Partition) {
+        let count = usize::from(self.partition_count);
+        if self.partitions[..count].contains(&partition) {
+            return;
+        }
+        let place = match count < PARTITIONS_MAX {
+            true => {
+                self.partition_count += 1;
+                count
+            }
+            false => {
+                self.replaced = (self.replaced + 1) % PARTITIONS_MAX as u8;
+                self.replaced.into()
+            }
+        };
+        self.partitions[place] = partition;
+    }
+}
+
+const SHARDS: usize = 64;
+/// 262,144 in all, and as many old ones.
+const YOUNG_MAX: usize = 4096;
+const PARTITIONS_MAX: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn flow(number: u32) -> Flow {
+        let [_, a, b, c] = number.to_be_bytes();
+        let remote = SocketAddr::from(([10, a, b, c], 5060));
+        Flow::udp(SocketAddr::from(([192, 0, 2, 1], 5060)), remote)
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn who_has_what_was_registered_over_a_flow_hears_of_it_once_a_second() {
+        let flows = HandedFlows::new(1);
+        assert_eq!(flows.heard(flow(1), at(1)), []);
+        for partition in [7, 9, 7] {
+            flows.registered(flow(1), Partition(partition));
+        }
+        assert_eq!(flows.heard(flow(1), at(2)), [Partition(7), Partition(9)]);
+        assert_eq!(flows.heard(flow(1), at(2)), []);
+        assert_eq!(flows.heard(flow(2), at(2)), []);
+        assert_eq!(flows.heard(flow(1), at(3)), [Partition(7), Partition(9)]);
+    }
+
+    #[test]
+    fn a_flow_has_its_last_partitions() {
+        let flows = HandedFlows::new(1);
+        for partition in 0..100 {
+            flows.registered(flow(1), Partition(partition));
+        }
+        let mut heard = flows.heard(flow(1), at(1));
+        heard.sort();
+        assert_eq!(heard, [96, 97, 98, 99].map(Partition));
+    }
+
+    #[test]
+    fn flows_that_are_not_used_are_forgotten_and_others_stay() {
+        let flows = HandedFlows::new(1);
+        flows.registered(flow(0), Partition(3));
+        flows.registered(flow(1), Partition(3));
+        for number in 2..1_000_000 {
+            flows.registered(flow(number), Partition(3));
+            if number % 1_000 == 0 {
+                assert_eq!(flows.heard(flow(0), at(number.into())), [Partition(3)]);
+            }
+        }
+        assert_eq!(flows.heard(flow(1), at(1)), []);
+        let lens = flows.shards.iter().map(lock);
+        let known: usize = lens.map(|shard| shard.young.len() + shard.old.len()).sum();
+        assert!(known <= 2 * SHARDS * YOUNG_MAX, "{known}");
+    }
+}
