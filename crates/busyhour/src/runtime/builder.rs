@@ -1,12 +1,11 @@
 use std::{fmt, sync::Arc};
 
-use super::{Components, Runtime, Simulation};
+use super::{Components, Runtime, Simulation, queue_alert::Alerts};
 use crate::{
     buffer::{self, BufferPool},
-    bus::{Registry, Topic},
+    bus::Registry,
     clock::{Clock, UnixTime},
     pool::{self, TaskPool},
-    serializer::QueueAlert,
     sync::Mutex,
     timer::{DriverError, Timers},
 };
@@ -167,8 +166,8 @@ impl RuntimeBuilder {
             pool,
             timers,
             driver: Mutex::new(driver),
-            queue_alerts: queue_alerts(&topics),
             topics,
+            alerts: Alerts::default(),
             simulation: None,
         };
         Ok(components.into_runtime())
@@ -188,8 +187,8 @@ impl RuntimeBuilder {
             pool,
             timers,
             driver: Mutex::new(None),
-            queue_alerts: queue_alerts(&topics),
             topics,
+            alerts: Alerts::default(),
             simulation: Some(simulation),
         };
         components.into_runtime()
@@ -220,13 +219,6 @@ impl Components {
         });
         Runtime { components }
     }
-}
-
-fn queue_alerts(topics: &Registry) -> Topic<QueueAlert> {
-    Topic::builder("serializer.alerts")
-        .cached()
-        .registry(topics)
-        .build()
 }
 
 const SIMULATION_BUDGET_BYTES: u64 = 64 << 20;

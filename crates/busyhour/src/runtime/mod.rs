@@ -45,12 +45,13 @@ pub use exploration::{Counterexample, explore};
 pub use simulation::Simulation;
 pub use trial::Trial;
 
+use queue_alert::Alerts;
+
 use crate::{
     buffer::BufferPool,
     bus::{Event, Registry, Topic, TopicBuilder},
     clock::Clock,
     pool::{ShutdownReport, TaskPool},
-    serializer::QueueAlert,
     stats::{Snapshot, SubscriptionStats},
     sync::{Mutex, lock},
     timer::{Driver, Timers},
@@ -72,7 +73,7 @@ struct Components {
     /// Until the shutdown; `None` in a simulation.
     driver: Mutex<Option<Driver>>,
     topics: Registry,
-    queue_alerts: Topic<QueueAlert>,
+    alerts: Alerts,
     simulation: Option<Simulation>,
 }
 

@@ -191,6 +191,40 @@ fn a_serializer_of_a_template_that_is_low_hides_no_other_that_is_high() {
 }
 
 #[test]
+fn alerts_that_came_before_the_topic_was_wanted_are_in_its_cache() {
+    let runtime = Runtime::simulated(1);
+    let marked = |name| runtime.serializer(name).watermarks(0, 2);
+    let (high, low) = (marked("high").build(), marked("low").build());
+    let (high, low) = (high.unwrap(), low.unwrap());
+    let of_template = marked("device").template().unwrap().ephemeral();
+    let _suspension = high.suspend();
+    for serializer in [&low, &of_template, &high] {
+        fill(serializer, 2);
+    }
+    runtime.simulation().unwrap().run_until_idle();
+    assert!(runtime.stats().topics.is_empty(), "nobody wants the topic");
+
+    let alerts = runtime.queue_alerts();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&told);
+    let _subscription = alerts.subscribe().replay().start(move |delivery| {
+        if let Delivery::Event(alert, _) = delivery {
+            let name = alert.serializer.to_string();
+            hook.lock().unwrap().push((name, alert.mark));
+        }
+    });
+    fill(&of_template, 2);
+    let alert = |name: &str, mark| (name.to_owned(), mark);
+    use Watermark::{High, Low};
+    let mut told = told.lock().unwrap().clone();
+    let last = told.pop();
+    told.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(told, [alert("high", High), alert("low", Low)]);
+    assert_eq!(last, Some(alert("device #1", High)));
+    assert_eq!(runtime.stats().topics[0].name, "serializer.alerts");
+}
+
+#[test]
 fn alerts_are_counted_by_group_and_in_all() {
     let (pool, group, empty) = (pool(), AlertGroup::new(), AlertGroup::new());
     let named = pool
