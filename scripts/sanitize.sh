@@ -10,7 +10,8 @@
 #
 # ThreadSanitizer must see every access, or it reports what a lock ordered that it did not see: with the compiled standard
 # library, each value under a `Mutex` that had been waited for. Therefore scripts/std-sources.sh brings the sources, the
-# standard library is built with the tests, and no report is left out.
+# standard library is built with the tests, and no report is left out. Every crate is built for that, so the tests are compiled in a
+# package of their own, with only those crates that they name.
 #
 # What ThreadSanitizer does not follow is a fence. The library orders its data by acquire and release on the words
 # themselves, so that it can. That the fences of the biased lock (a compiler fence on one side, membarrier on the other) and of
@@ -30,6 +31,40 @@ capi() {
   BUSYHOUR_TEST_ARCHIVE=$target/$host/debug/libbusyhour_capi.a LDFLAGS=-fsanitize=address \
     cargo test --package busyhour-capi --test abi -- "$@"
 }
+# The library and its tests, with those of its crates for tests that the given ones name.
+lean_package() { # TEST...
+  local folder=$PWD/target/sanitize-thread/package
+  mkdir -p "$folder"
+  ln -sfn "$PWD/crates/busyhour/src" "$PWD/crates/busyhour/tests" "$folder/"
+  cp crates/busyhour/README.md Cargo.lock "$folder/"
+  python3 - crates/busyhour "$@" >"$folder/Cargo.toml" <<'PYTHON'
+import pathlib, re, sys, tomllib
+root, tests = pathlib.Path(sys.argv[1]), sys.argv[2:]
+crate = tomllib.load(open(root / "Cargo.toml", "rb"))
+folders = [root / "src" if test == "lib" else root / "tests" / test for test in tests]
+files = [file for folder in folders for file in [folder.with_suffix(".rs"), *folder.rglob("*.rs")] if file.is_file()]
+code = "\n".join(line for file in files for line in file.read_text().splitlines() if not line.lstrip().startswith("//"))
+def table(name, of):
+    print(f"[{name}]")
+    for key, value in of.items():
+        inline = value if isinstance(value, dict) else {"version": value}
+        fields = ", ".join(f"{field} = {str(it).lower() if isinstance(it, bool) else repr(it)}" for field, it in inline.items())
+        print(f"{key} = {{ {fields} }}")
+print('[package]\nname = "busyhour"\nversion = "0.0.0"\nedition = "2024"\nautoexamples = false\n[workspace]')
+print('[lints.rust]\nunexpected_cfgs = "allow"')
+print("[features]")
+for name, parts in crate["features"].items():
+    print(f"{name} = {parts}")
+table("dependencies", crate["dependencies"])
+platforms = crate["target"].items()
+linux = next(platform for platform, of in platforms if "dependencies" in of and "linux" in platform)
+table(f"target.'{linux}'.dependencies", crate["target"][linux]["dependencies"])
+for_tests = next(of["dev-dependencies"] for platform, of in platforms if "not(any(loom, shuttle))" in platform)
+table("dev-dependencies", {name: it for name, it in for_tests.items() if re.search(rf"\b{name.replace('-', '_')}(::|!|;)", code)})
+PYTHON
+  arguments+=(--manifest-path "$folder/Cargo.toml" --no-default-features --features runtime)
+}
+
 sanitizer=${1:-}
 [ $# -eq 0 ] || shift
 if [ "$sanitizer" = capi ]; then capi "$@"; exit; fi
@@ -53,8 +88,10 @@ case "$sanitizer" in
     ;;
   *) usage ;;
 esac
+[ "$sanitizer" = thread ] || arguments+=(--package busyhour)
 for name; do
   if [ "$name" = lib ]; then arguments+=(--lib); else arguments+=(--test "$name"); fi
 done
 host=$(rustc -vV | sed -n 's/^host: //p')
-cargo test --no-fail-fast --target "$host" --target-dir "target/sanitize-$sanitizer" --package busyhour "${arguments[@]}"
+[ "$sanitizer" != thread ] || lean_package "$@"
+cargo test --no-fail-fast --target "$host" --target-dir "target/sanitize-$sanitizer" "${arguments[@]}"

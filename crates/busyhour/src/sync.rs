@@ -58,15 +58,10 @@ pub(crate) use loom::{
 /// smaller, do not run it, so there they remain those of the standard library.
 pub(crate) mod runtime {
     #[cfg(not(shuttle))]
-    pub(crate) use std::{
-        sync::{atomic, mpsc},
-        thread, thread_local,
-    };
+    pub(crate) use std::{sync::atomic, thread, thread_local};
 
     #[cfg(shuttle)]
     pub(crate) use super::{atomic, thread, thread_local};
-    #[cfg(shuttle)]
-    pub(crate) use shuttle::sync::mpsc;
 }
 
 /// An `UnsafeCell` with loom's access-tracking interface on both sides.

@@ -10,6 +10,7 @@ use super::{Condvar, Mutex, lock, wait, wait_timeout};
 /// notification is missed: it comes either before the look, which then sees the
 /// change, or after the sleep began, and ends it.
 #[doc(alias("event", "condition variable"))]
+#[derive(Debug)]
 pub(crate) struct EventCount {
     looking: Mutex<()>,
     changed: Condvar,

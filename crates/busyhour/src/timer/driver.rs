@@ -2,24 +2,35 @@ use super::timers::{DriverError, Timers};
 use crate::{
     pool::blocking,
     sync::{
-        Mutex, lock,
+        EventCount,
         runtime::{
             atomic::{AtomicBool, Ordering},
-            mpsc,
             thread::{self, JoinHandle, Thread},
         },
     },
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// The thread that drives a [`Timers`] service; dropping it stops the thread.
 #[derive(Debug)]
 #[must_use = "dropping the driver stops it"]
 pub struct Driver {
-    stop: Arc<AtomicBool>,
+    life: Arc<DriverLife>,
     thread: Option<JoinHandle<()>>,
-    /// Closed when the thread ends. The lock only makes it shareable.
-    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+/// What the thread and its handle tell each other.
+#[derive(Debug)]
+struct DriverLife {
+    /// The thread is told to begin.
+    begins: AtomicBool,
+    stop: AtomicBool,
+    has_ended: AtomicBool,
+    /// `begins`, or `stop` before that, or `has_ended`.
+    changed: EventCount,
 }
 
 impl Timers {
@@ -33,32 +44,25 @@ impl Timers {
         if self.clock().as_virtual().is_some() {
             return Err(DriverError::VirtualClock);
         }
-        let (sender, receiver) = mpsc::channel();
-        let stop = Arc::new(AtomicBool::new(false));
-        let timers = self.clone();
-        let stopped = Arc::clone(&stop);
-        let (ends, ended) = mpsc::channel();
+        let life = Arc::new(DriverLife::new());
+        let (timers, ending) = (self.clone(), EndingDriver(Arc::clone(&life)));
         let drive = move || {
-            let _ends: mpsc::Sender<()> = ends;
-            // The channel is closed if the hook could not be installed.
-            if receiver.recv().is_ok() {
-                timers.drive(&stopped);
-            }
+            let EndingDriver(life) = &ending;
+            let (begins, stop) = (&life.begins, &life.stop);
+            let is_told = || begins.load(Ordering::Acquire) || stop.load(Ordering::Acquire);
+            life.changed.wait_until(is_told);
+            timers.drive(stop);
         };
         let named = thread::Builder::new().name(String::from("busyhour-timer"));
         let thread = named.spawn(drive).map_err(DriverError::Thread)?;
         let driver = thread.thread().clone();
         if !self.on_earlier_deadline(move || driver.unpark()) {
+            life.tell(&life.stop);
             return Err(DriverError::Driven);
         }
-        // The thread waits for this, so it cannot have ended.
-        let _ = sender.send(());
+        life.tell(&life.begins);
         let thread = Some(thread);
-        Ok(Driver {
-            stop,
-            thread,
-            ended: Mutex::new(ended),
-        })
+        Ok(Driver { life, thread })
     }
 
     fn drive(&self, stop: &AtomicBool) {
@@ -108,15 +112,16 @@ impl Driver {
         let Some(thread) = self.stop_without_waiting() else {
             return false;
         };
-        let ended = lock(&self.ended);
-        let end = blocking(|| ended.recv_timeout(limit));
+        let (life, ends_at) = (&self.life, Instant::now().checked_add(limit));
+        let has_ended = || life.has_ended.load(Ordering::Acquire);
+        blocking(|| life.changed.wait_until_or(ends_at, has_ended));
         drop(thread);
-        end == Err(mpsc::RecvTimeoutError::Disconnected)
+        has_ended()
     }
 
     /// The thread to wait for, unless it is the calling one.
     fn stop_without_waiting(&mut self) -> Option<JoinHandle<()>> {
-        self.stop.store(true, Ordering::Release);
+        self.life.stop.store(true, Ordering::Release);
         let thread = self.thread.take()?;
         thread.thread().unpark();
         // A waker may drop the driver on its own thread, which then ends by itself.
@@ -135,5 +140,30 @@ impl Drop for Driver {
             // `catch_unwind`.
             let _ = blocking(|| thread.join());
         }
+    }
+}
+
+impl DriverLife {
+    fn new() -> Self {
+        Self {
+            begins: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            changed: EventCount::new(),
+        }
+    }
+
+    fn tell(&self, what: &AtomicBool) {
+        what.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+}
+
+/// Tells the handle that the thread has ended.
+struct EndingDriver(Arc<DriverLife>);
+
+impl Drop for EndingDriver {
+    fn drop(&mut self) {
+        self.0.tell(&self.0.has_ended);
     }
 }

@@ -21,6 +21,8 @@ struct Figures {
     offers_per_s: f64,
     /// The same until each subscriber has been told all that it is to be told.
     told_offers_per_s: f64,
+    /// The same until the memory of all is free again.
+    freed_offers_per_s: f64,
     /// From the offer until a subscriber that is not slow has it.
     p99: Duration,
     /// Told to subscribers as lost, by all of them.
@@ -35,6 +37,8 @@ struct Seen {
     values: Vec<i64>,
     ages: Vec<Duration>,
     lost: u64,
+    /// When it had been told everything.
+    told_at: Instant,
 }
 
 pub async fn run(rounds: usize) -> Result<(), Box<dyn Error>> {
@@ -84,7 +88,9 @@ async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
             .await?
             .map_err(|_| "a thread panicked")?;
     }
-    let offers_per_s = (OFFERS * THREADS) as f64 / begin.elapsed().as_secs_f64();
+    let offers_per_s_until =
+        |end: Instant| (OFFERS * THREADS) as f64 / end.duration_since(begin).as_secs_f64();
+    let offers_per_s = offers_per_s_until(Instant::now());
     is_over.store(true, Ordering::Relaxed);
     // Ends the subscribers, once they know all.
     tokio::task::spawn_blocking(|| drop(hub)).await?;
@@ -92,9 +98,11 @@ async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
     for subscriber in subscribers {
         seen.push(subscriber.await?);
     }
+    let told_at = seen.iter().map(|seen| seen.told_at).max().unwrap_or(begin);
     let mut figures = Figures {
         offers_per_s,
-        told_offers_per_s: (OFFERS * THREADS) as f64 / begin.elapsed().as_secs_f64(),
+        told_offers_per_s: offers_per_s_until(told_at),
+        freed_offers_per_s: offers_per_s_until(Instant::now()),
         p99: Duration::ZERO,
         lost: 0,
         wrong: 0,
@@ -122,6 +130,7 @@ async fn listen(mut subscriber: impl Subscriber, slow_until: Option<Arc<AtomicBo
         values: vec![NONE; SENSORS as usize],
         ages: Vec::new(),
         lost: 0,
+        told_at: Instant::now(),
     };
     let mut count: u64 = 0;
     while let Some(told) = subscriber.next().await {
@@ -140,6 +149,8 @@ async fn listen(mut subscriber: impl Subscriber, slow_until: Option<Arc<AtomicBo
             Told::Lost(lost) => seen.lost += lost,
         }
     }
+    // The last one of the subscribers frees what the hub had, which is a figure of its own.
+    seen.told_at = Instant::now();
     seen
 }
 
@@ -159,7 +170,7 @@ fn readings(thread: u64, count: u64) -> impl Iterator<Item = (u64, i64)> {
     })
 }
 
-const PRINTED: [PrintedFigure<Figures>; 5] = [
+const PRINTED: [PrintedFigure<Figures>; 6] = [
     PrintedFigure {
         name: "million offers/s",
         decimals: 2,
@@ -169,6 +180,11 @@ const PRINTED: [PrintedFigure<Figures>; 5] = [
         name: "until all are told",
         decimals: 2,
         of: |figures| figures.told_offers_per_s / 1e6,
+    },
+    PrintedFigure {
+        name: "until all is freed",
+        decimals: 2,
+        of: |figures| figures.freed_offers_per_s / 1e6,
     },
     PrintedFigure {
         name: "p99 until told, ms",
