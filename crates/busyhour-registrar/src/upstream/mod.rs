@@ -25,6 +25,7 @@
 //! number of requests a second that the policy has.
 
 mod table;
+mod times;
 mod upstream_entry;
 mod upstream_step;
 

@@ -1,6 +1,7 @@
 //! What a registrar behind this server is told, and when. Pure.
 
 use super::{
+    times::{TOGETHER, earlier, jittered, renewed_after, together},
     upstream_entry::{Counted, Failure, PendingRequest, UpstreamEntry},
     upstream_step::{
         UpstreamAnswer, UpstreamAsk, UpstreamPolicy, UpstreamRefusal, UpstreamRow, UpstreamStep,
@@ -585,8 +586,7 @@ impl UpstreamTable {
 
     /// The requests of a tenth of a second may leave together.
     fn may_send_at(&self) -> Instant {
-        let nanos = self.paced_until.as_nanos();
-        Instant::from_nanos(nanos.saturating_sub(TOGETHER.as_nanos() as u64))
+        earlier(self.paced_until, TOGETHER)
     }
 
     fn is_full(&self) -> bool {
@@ -647,8 +647,7 @@ impl UpstreamTable {
 
     /// A registration is renewed when seven to nine tenths of it have passed.
     fn before_end(&mut self, life: Duration) -> Duration {
-        let part = f64::from(self.next_random()) / f64::from(u32::MAX);
-        life.mul_f64(RENEWED_AFTER + RENEWED_WITHIN * part)
+        renewed_after(life, self.next_random())
     }
 
     fn next_random(&mut self) -> u32 {
@@ -667,27 +666,11 @@ fn row_of(entry: &UpstreamEntry, now: Instant, unix: UnixTime) -> Option<Upstrea
     })
 }
 
-/// Between half of a time and all of it.
-fn jittered(longest: Duration, random: u32) -> Duration {
-    longest / 2 + (longest / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
-}
-
-/// Renewals leave in groups, as each wake-up of the threads on the way costs more than a renewal.
-fn together(at: Instant) -> Instant {
-    let grid = TOGETHER.as_nanos() as u64;
-    Instant::from_nanos(at.as_nanos() / grid * grid)
-}
-
 fn is_longer(answer: &UpstreamAnswer, asked_s: u32) -> bool {
     let min_s = answer.min_expires_s.unwrap_or(0);
     min_s > asked_s && min_s <= EXPIRES_S_MAX
 }
 
-/// Renewals within this time leave together.
-const TOGETHER: Duration = Duration::from_millis(100);
-/// The part of a lifetime after which it is renewed.
-const RENEWED_AFTER: f64 = 0.72;
-const RENEWED_WITHIN: f64 = 0.16;
 /// T1 and T2 of RFC 3261 §17.1.2.
 const RETRANSMIT_MIN: Duration = Duration::from_millis(500);
 const RETRANSMIT_MAX: Duration = Duration::from_secs(4);
