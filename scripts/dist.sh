@@ -8,7 +8,8 @@
 #   busyhour-VERSION-ARCH.oci.tar                              the server as an image, for podman, docker, skopeo
 #   busyhour-VERSION.cdx.json                                  what it is made of (CycloneDX)
 #   SHA256SUMS
-# Nothing is signed: whoever publishes it signs SHA256SUMS. Variables as in scripts/deb-common.sh.
+# Nothing is signed: whoever publishes it signs SHA256SUMS. Variables as in scripts/deb-common.sh, and PROFILE: what
+# scripts/profile-guided.sh has counted, which makes the server a fifth cheaper.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${1:-}" in --help | -h) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;; esac
@@ -17,6 +18,10 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml)
 machine=$(uname -m)
 BUSYHOUR_COMMIT=$(git rev-parse --short=10 HEAD)
 export BUSYHOUR_COMMIT TELEPHONE=target/telephone
+if [ -n "${PROFILE:-}" ]; then
+  [ -r "$PROFILE" ] || { echo "dist: cannot read PROFILE ($PROFILE); scripts/profile-guided.sh makes it" >&2; exit 1; }
+  export RUSTFLAGS="-Cprofile-use=$(realpath "$PROFILE")"
+fi
 [ -z "$(git status --porcelain --untracked-files=no)" ] || echo "dist: what is not committed goes in as well, and --version does not say so" >&2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
