@@ -67,6 +67,9 @@ pub(super) struct StoredDialog {
     /// See [`Flow::local_text`](busyhour_sip::Flow::local_text).
     pub(super) local: String,
     pub(super) remote: String,
+    /// The number of the connection; 0 for datagrams, and in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) connection: u32,
 }
 
 /// The run that continues a subscription.
@@ -205,6 +208,10 @@ pub(super) fn last_cseq_used(local_cseq: u32, runs_since: u64) -> Option<u32> {
 /// of its range is used.
 pub(super) fn is_row_old(stored: u32, last: u32) -> bool {
     last - stored >= CSEQS_PER_RUN / 2
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A watcher answers each NOTIFY before it is sent the next, so the second half lasts

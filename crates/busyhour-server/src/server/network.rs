@@ -42,6 +42,12 @@ pub trait Network: Send + Sync {
     /// connection is closed after a longer silence.
     fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}
 
+    /// Whether the connection of a flow that another process has stored may stand: it ends at another node of a cluster, or
+    /// another node has had the device meanwhile. One that has ended is reported, as for [`mark_trusted`](Self::mark_trusted).
+    fn may_stand(&self, _flow: Flow) -> bool {
+        false
+    }
+
     /// Whether what is sent over this flow may be lost on its way while the flow stands.
     fn may_lose(&self, flow: Flow) -> bool {
         !flow.transport.is_reliable()

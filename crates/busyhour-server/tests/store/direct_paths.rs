@@ -155,26 +155,35 @@ fn a_keep_alive_at_another_node_is_a_sign_of_life() {
     registered(&alpha);
     let of_beta = beta.users();
     let is_its = |user: &&&str| of_beta.contains(&format!("sip:{user}@example.com"));
-    let user = USERS.iter().find(is_its).expect("it has some");
-    let mut phone = Phone::new(&alpha.0, 10, user);
-    let request = phone.request(
-        "REGISTER",
-        "sip:example.com",
-        &format!("sip:{user}@example.com"),
-        "Contact: *\r\nExpires: 0\r\n",
-    );
-    assert!(phone.ask(&request).starts_with("SIP/2.0 200 "));
-    refresh(&mut phone, &alpha);
-    let reach = || beta.0.get(&format!("/api/v1/bindings/{user}"));
-    // It answers no questions.
-    let is_gone = || reach().contains("\"reach\":\"unreachable\"");
-    wait_until(is_gone, reach);
+    let of_alpha = || USERS.iter().find(|user| !is_its(user));
+    let users = [USERS.iter().find(&is_its), of_alpha()];
+    let users = users.map(|user| *user.expect("it has some"));
+    let mut phones = users.map(|user| Phone::new(&alpha.0, 10, user));
+    for phone in &mut phones {
+        let aor = format!("sip:{}@example.com", phone.user);
+        let headers = "Contact: *\r\nExpires: 0\r\n";
+        let request = phone.request("REGISTER", "sip:example.com", &aor, headers);
+        assert!(phone.ask(&request).starts_with("SIP/2.0 200 "));
+        refresh(phone, &alpha);
+    }
+    // The other one has registered at the node that had it, too.
+    let aor = format!("sip:{}@example.com", users[1]);
+    let partition = busyhour_cluster::Partition::of(&aor);
+    let path = format!("/api/v1/cluster/partitions/{partition}/move/beta");
+    let answer = alpha.ask("POST", &path, "");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    wait_until(|| beta.users().contains(&aor), || beta.0.log());
+    let reach = |user: &str| beta.0.get(&format!("/api/v1/bindings/{user}"));
+    let all = || users.map(reach).join("\n");
+    // They answer no questions, so the first one is gone soon, and nothing was heard of the other one at its new node.
+    let is_there = |user: &&str| reach(user).contains("\"reach\":\"reachable\"");
+    wait_until(|| !users.iter().any(is_there), all);
     wait_until(
         || {
-            phone.send("\r\n\r\n");
-            reach().contains("\"reach\":\"reachable\"")
+            phones.iter().for_each(|phone| phone.send("\r\n\r\n"));
+            users.iter().all(is_there)
         },
-        reach,
+        all,
     );
     assert!(alpha.0.stat("/cluster/keepalives_passed_on") > 0);
 }

@@ -155,5 +155,57 @@ fn a_watcher_on_a_connection_is_told_what_nats_has_lost() {
     assert!(alpha.0.stat("/watch/told_anew") > 0);
 }
 
+/// Its connection stands, and the next node that has the device uses it, whichever node it is at.
+#[test]
+fn a_watcher_on_a_connection_is_told_by_the_next_node_that_has_the_device() {
+    let site = Site::new();
+    let nodes = ["alpha", "beta"].map(|name| site.node(name));
+    for node in &nodes {
+        node.wait_until_it_serves(128);
+    }
+    let user = USERS[0];
+    let move_to = |number: usize| {
+        let partition = busyhour_cluster::Partition::of(&format!("sip:{user}@example.com"));
+        let name = ["alpha", "beta"][number];
+        let path = format!("/api/v1/cluster/partitions/{partition}/move/{name}");
+        let answer = nodes[0].ask("POST", &path, "");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let users = || nodes[number].users();
+        wait_until(
+            || users().contains(&format!("sip:{user}@example.com")),
+            || nodes[number].0.log(),
+        );
+    };
+    assert!(nodes[0].register(user).starts_with("SIP/2.0 200 "));
+    move_to(0);
+    let connection = TcpStream::connect(nodes[1].0.tcp).expect("it listens");
+    let timeout = connection.set_read_timeout(Some(PATIENCE));
+    timeout.expect("a time");
+    let mut panel = Panel {
+        connection,
+        heard: String::new(),
+    };
+    let mut watcher = Phone::new(&nodes[1].0, 11, "panel");
+    let request = watcher.subscribe_request(user, "Expires: 600\r\n");
+    panel.send(&request.replace(">\r\nEvent", ";transport=tcp>\r\nEvent"));
+    panel.is_told("<basic>open</basic>");
+    let mut phone = Phone::new(&nodes[0].0, 10, user);
+    for (number, note) in [(1, "first"), (0, "second"), (1, "third")] {
+        move_to(number);
+        let uri = format!("sip:{user}@example.com");
+        let body = format!(
+            "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\" entity=\"{uri}\"><tuple id=\"t\"><status>\
+             <basic>open</basic></status><note>{note}</note></tuple></presence>"
+        );
+        let headers = "Event: presence\r\nContent-Type: application/pidf+xml\r\n";
+        let request = phone.request("PUBLISH", &uri, &uri, headers);
+        let len = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        let request = request.replace("Content-Length: 0\r\n\r\n", &len);
+        assert!(phone.ask(&request).starts_with("SIP/2.0 200 "));
+        panel.is_told(&format!("<note>{note}</note>"));
+    }
+    assert_eq!(nodes[1].0.stat("/watch/watcher_count"), 1);
+}
+
 /// Less than a watcher may be silent before its subscription is given up.
 const PATIENCE: Duration = Duration::from_secs(25);

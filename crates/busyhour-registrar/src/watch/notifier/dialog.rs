@@ -88,6 +88,7 @@ impl Dialog {
             epoch,
             local: flow.local_text(),
             remote: flow.remote.to_string(),
+            connection: flow.connection,
         }
     }
 
@@ -100,7 +101,11 @@ impl Dialog {
     ) -> Result<Self, NotRestored> {
         let flow = Flow::from_texts(&stored.local, &stored.remote);
         let no_flow = || NotRestored::Flow(stored.local.clone(), stored.remote.clone());
-        let flow = flow.ok_or_else(no_flow)?;
+        let connection = stored.connection;
+        let flow = Flow {
+            connection,
+            ..flow.ok_or_else(no_flow)?
+        };
         let local_cseq = last_cseq_used(stored.local_cseq, run.since(&stored));
         Ok(Self {
             is_counted_otherwise: run.counts_otherwise(&stored),

@@ -124,8 +124,8 @@ impl Subscription {
 
     /// Brings back what [`stored`](Self::stored) gave in an earlier run, in the run that its device
     /// has now, until `expires_at`. The whole state is told at `told_at`, or later where it is not known by then. Over a
-    /// connection nothing is told before a SUBSCRIBE comes over a new one: the old
-    /// one ended with the process.
+    /// connection nothing is told before a SUBSCRIBE comes over a new one, unless the old one
+    /// [stands](Self::connection_stands).
     ///
     /// # Errors
     ///
@@ -176,6 +176,11 @@ impl Subscription {
                 .then(|| WatcherInfoView::new(NotifyLen::of(policy))),
             dialog,
         })
+    }
+
+    /// The connection that it was stored with stands, since it ends at another process than the one that stored it.
+    pub fn connection_stands(&mut self) {
+        self.is_cut = false;
     }
 
     /// Makes it a subscription to a list: the one with these entries, which its SUBSCRIBE
@@ -403,9 +408,9 @@ impl Subscription {
         }
     }
 
-    /// The NOTIFY that has just left over a reliable transport may be lost all the same, since another server has the
-    /// connection. Without an answer the state is told anew, each time under another number, as a copy would be a second
-    /// request for who has got the first. Returns whether this one was such.
+    /// The NOTIFY that has just left over a reliable transport may be lost, since another server has the connection. Without
+    /// an answer the state is told anew, each time under another number: a copy would be a second request for who has got
+    /// the first. Returns whether this one was such.
     pub fn may_be_lost(&mut self, now: Instant) -> bool {
         let was_silent = self.silence.is_some();
         if let Some(outstanding) = self.outstanding.as_mut() {

@@ -95,6 +95,14 @@ impl Network for ClusterNetwork {
         self.link.tell(&message.within(within));
     }
 
+    fn may_stand(&self, flow: Flow) -> bool {
+        match (flow.connection, flow.node) {
+            (0, _) | (_, 0) => false,
+            (_, node) if node == self.link.own() => self.own.mark_trusted(bare(flow)),
+            (_, node) => self.link.is_live(node),
+        }
+    }
+
     /// Nobody says whether the other node has got it.
     fn may_lose(&self, flow: Flow) -> bool {
         !self.is_own(flow) || self.own.may_lose(bare(flow))

@@ -3,7 +3,7 @@
 use super::{
     ClusterMembership, NodeLife, NodeWay,
     direct::node_paths::NodePaths,
-    flows::handed_flows::HandedFlows,
+    flows::registered_flows::RegisteredFlows,
     inbox::{
         node_inbox::{NodeEvent, NodeInbox},
         operator_wish::{OperatorWish, Wish},
@@ -28,7 +28,7 @@ pub(in crate::server) struct ClusterNode {
     pub(in crate::server) live: Arc<LiveStates>,
     /// Requests whose address nobody had.
     pub(super) set_aside: Counter,
-    pub(super) handed_flows: HandedFlows,
+    pub(super) registered_flows: RegisteredFlows,
     member: Member,
     clock: Clock,
     last_view: Arc<LastView>,
@@ -84,7 +84,7 @@ impl ClusterNode {
             link: link.clone(),
             live: live.clone(),
             set_aside: Counter::default(),
-            handed_flows: HandedFlows::new(u64::from(member.node.0)),
+            registered_flows: RegisteredFlows::new(u64::from(member.node.0)),
             member: membership.member,
             clock: clock.clone(),
             last_view: last_view.clone(),

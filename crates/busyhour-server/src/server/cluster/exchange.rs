@@ -167,7 +167,7 @@ impl Core {
         let Some(cluster) = &self.cluster else { return };
         let (link, now) = (&cluster.link, self.clock.now());
         let mut told: Vec<u16> = Vec::new();
-        for partition in cluster.handed_flows.heard(flow, now) {
+        for partition in cluster.registered_flows.heard(flow, now) {
             match cluster.routes.owner_of(partition, now) {
                 PartitionOwner::At(node) if !told.contains(&node.0) => told.push(node.0),
                 _ => {}

@@ -38,18 +38,17 @@ impl Core {
         let Some(aor) = self.named_address(request) else {
             return RequestRoute::Here;
         };
+        let came_here = request.flow.node == cluster.link.own();
+        let is_registration = request.message.method() == Some(Method::Register);
+        if is_registration && came_here && !request.flow.transport.is_reliable() {
+            let partition = Partition::of(&aor);
+            cluster.registered_flows.registered(request.flow, partition);
+        }
         match cluster.routes.owner(&aor, self.clock.now()) {
             PartitionOwner::Here => RequestRoute::Here,
             // What was handed on is not handed on again: two nodes could believe that of each
             // other.
-            PartitionOwner::At(node) if request.flow.node == cluster.link.own() => {
-                let is_registration = request.message.method() == Some(Method::Register);
-                if is_registration && !request.flow.transport.is_reliable() {
-                    let partition = Partition::of(&aor);
-                    cluster.handed_flows.registered(request.flow, partition);
-                }
-                self.hand_to(cluster, node.0, request)
-            }
+            PartitionOwner::At(node) if came_here => self.hand_to(cluster, node.0, request),
             PartitionOwner::At(_) | PartitionOwner::Nobody => RequestRoute::Nobody,
         }
     }

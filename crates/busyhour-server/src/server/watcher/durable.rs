@@ -326,7 +326,11 @@ impl WatcherContext {
             ends_at,
             told_at,
         );
-        let subscription = subscription.map_err(|reason| reason.to_string())?;
+        let mut subscription = subscription.map_err(|reason| reason.to_string())?;
+        let flow = subscription.dialog().flow();
+        if flow.transport.is_reliable() && self.responder.network().may_stand(flow) {
+            subscription.connection_stands();
+        }
         let watcher = Watcher::restored(self, subscription, row);
         let watcher = watcher.ok_or("its tag is not from this server")?;
         self.watchers.put_back(&watcher);

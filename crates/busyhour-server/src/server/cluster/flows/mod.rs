@@ -1,3 +1,3 @@
-//! Telephones at this node whose registrations other nodes have.
+//! Telephones at this node.
 
-pub(super) mod handed_flows;
+pub(super) mod registered_flows;

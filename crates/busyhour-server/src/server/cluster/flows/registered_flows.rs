@@ -1,6 +1,7 @@
-//! Over which flows registrations came that were handed to other nodes, so that those nodes learn of what else comes over
+//! Over which flows of this node registrations came, so that the nodes that have the devices learn of what else comes over
 //! them and has no address of record: keep-alives. The node that has a device takes them for signs of life, as a server
-//! alone does (RFC 5626 §4.4.2), and asks only telephones that send none.
+//! alone does (RFC 5626 §4.4.2), and asks only telephones that send none. A registration of a device of this node counts,
+//! too: another one may have the device later.
 //!
 //! A flow is a number of 64 bits here. Two flows with one number make a node hear of a flow that it does not have, which
 //! changes nothing.
@@ -13,7 +14,7 @@ use foldhash::quality::FixedState;
 use std::{collections::HashMap, hash::BuildHasher, sync::Mutex};
 
 /// The partitions of the addresses that were registered over each flow.
-pub(in crate::server::cluster) struct HandedFlows {
+pub(in crate::server::cluster) struct RegisteredFlows {
     hasher: FixedState,
     shards: [Mutex<FlowGenerations>; SHARDS],
 }
@@ -22,12 +23,12 @@ pub(in crate::server::cluster) struct HandedFlows {
 /// forgotten; so what is used stays, and nothing has to be looked for.
 #[derive(Default)]
 struct FlowGenerations {
-    young: HashMap<u64, HandedFlow>,
-    old: HashMap<u64, HandedFlow>,
+    young: HashMap<u64, RegisteredFlow>,
+    old: HashMap<u64, RegisteredFlow>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct HandedFlow {
+struct RegisteredFlow {
     partitions: [u8; PARTITIONS_MAX],
     partition_count: u8,
     /// The last one that was put in the place of another.
@@ -36,7 +37,7 @@ struct HandedFlow {
     told_s: u32,
 }
 
-impl HandedFlows {
+impl RegisteredFlows {
     pub(in crate::server::cluster) fn new(seed: u64) -> Self {
         Self {
             hasher: FixedState::with_seed(seed),
@@ -44,7 +45,7 @@ impl HandedFlows {
         }
     }
 
-    /// A REGISTER of a partition came over this flow and was handed on.
+    /// A REGISTER of a partition came over this flow.
     pub(in crate::server::cluster) fn registered(&self, flow: Flow, partition: Partition) {
         let hash = self.hasher.hash_one(flow);
         lock(self.shard(hash)).used(hash).add(partition);
@@ -77,7 +78,7 @@ impl FlowGenerations {
     }
 
     /// The flow, among the young ones from now on.
-    fn used(&mut self, hash: u64) -> &mut HandedFlow {
+    fn used(&mut self, hash: u64) -> &mut RegisteredFlow {
         let old = self.old.remove(&hash);
         if self.young.len() >= YOUNG_MAX && !self.young.contains_key(&hash) {
             self.old = std::mem::take(&mut self.young);
@@ -88,7 +89,7 @@ impl FlowGenerations {
     }
 }
 
-impl HandedFlow {
+impl RegisteredFlow {
     /// A gateway registers more addresses than are known here; of most of its partitions the nodes ask for themselves.
     fn add(&mut self, Partition(partition): Partition) {
         let count = usize::from(self.partition_count);
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn who_has_what_was_registered_over_a_flow_hears_of_it_once_a_second() {
-        let flows = HandedFlows::new(1);
+        let flows = RegisteredFlows::new(1);
         assert_eq!(flows.heard(flow(1), at(1)), []);
         for partition in [7, 9, 7] {
             flows.registered(flow(1), Partition(partition));
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_flow_has_its_last_partitions() {
-        let flows = HandedFlows::new(1);
+        let flows = RegisteredFlows::new(1);
         for partition in 0..100 {
             flows.registered(flow(1), Partition(partition));
         }
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn flows_that_are_not_used_are_forgotten_and_others_stay() {
-        let flows = HandedFlows::new(1);
+        let flows = RegisteredFlows::new(1);
         flows.registered(flow(0), Partition(3));
         flows.registered(flow(1), Partition(3));
         for number in 2..1_000_000 {
