@@ -2,13 +2,17 @@
 //! hold of commits is checked with each of them.
 
 use busyhour_cluster::{Counted, Grant, Member, Partition, Tables, Timing};
-use busyhour_registrar::{BindingChange, BindingId};
-use busyhour_store::StoredBinding;
-use std::collections::BTreeMap;
+use busyhour_registrar::{BindingChange, BindingId, EndedBinding};
+use busyhour_store::{SoftState, StoredBinding};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Database {
     pub tables: Tables,
     rows: BTreeMap<BindingId, StoredBinding>,
+    /// Subscriptions and publications, each with the address of record that it belongs to.
+    soft: BTreeMap<BindingId, (Box<str>, SoftState)>,
+    /// The PUBLISH requests that were committed.
+    pub published: BTreeSet<String>,
     /// Who has committed to a partition in one of its epochs.
     committers: BTreeMap<(Partition, u64), Member>,
     /// The CSeqs that were committed for each device, in their order.
@@ -23,8 +27,19 @@ pub struct Group {
     pub number: u64,
     pub grant: Grant,
     pub aor: Box<str>,
-    pub cseq: u32,
+    /// Of a registration.
+    pub cseq: Option<u32>,
     pub changes: Vec<BindingChange>,
+    pub soft: Vec<SoftChange>,
+    /// Of a PUBLISH: its Call-ID and CSeq.
+    pub published: Option<String>,
+}
+
+/// A change of a row other than a binding.
+#[derive(Clone)]
+pub enum SoftChange {
+    Put(SoftState),
+    Remove(BindingId),
 }
 
 impl Database {
@@ -32,15 +47,34 @@ impl Database {
         Self {
             tables: Tables::with_partitions(Timing::default(), PARTITIONS),
             rows: BTreeMap::new(),
+            soft: BTreeMap::new(),
+            published: BTreeSet::new(),
             committers: BTreeMap::new(),
             history: BTreeMap::new(),
         }
     }
 
-    pub fn load(&self, partition: Partition) -> Vec<StoredBinding> {
+    pub fn load(&self, partition: Partition) -> (Vec<StoredBinding>, Vec<SoftState>) {
         let rows = self.rows.values();
         let of_it = rows.filter(|row| Partition::of(&row.aor) == partition);
-        of_it.cloned().collect()
+        let soft = self.soft.values();
+        let soft = soft.filter(|(aor, _)| Partition::of(aor) == partition);
+        let soft = soft.map(|(_, row)| row.clone());
+        (of_it.cloned().collect(), soft.collect())
+    }
+
+    /// A subscription is over, unless it was renewed since.
+    pub fn purge(&mut self, row: EndedBinding) {
+        let is_it = |(_, stored): &(Box<str>, SoftState)| stored.expires_at == row.expires_at;
+        if self.soft.get(&row.id).is_some_and(is_it) {
+            self.soft.remove(&row.id);
+        }
+    }
+
+    /// What is stored of the publications and subscriptions of a device.
+    pub fn soft_of(&self, aor: &str) -> impl Iterator<Item = &SoftState> {
+        let of_it = self.soft.values().filter(move |(of, _)| **of == *aor);
+        of_it.map(|(_, row)| row)
     }
 
     pub fn commit(&mut self, seed: u64, group: &Group) -> Counted {
@@ -60,14 +94,25 @@ impl Database {
             first, member,
             "seed {seed}: two members commit with {grant:?}"
         );
-        let history = self.history.entry(group.aor.clone()).or_default();
-        let last = history.last().copied().unwrap_or_default();
-        let (aor, cseq) = (&group.aor, group.cseq);
-        assert!(last < cseq, "seed {seed}: {aor} has {cseq} after {last}");
-        history.push(cseq);
+        if let Some(cseq) = group.cseq {
+            let aor = &group.aor;
+            let history = self.history.entry(aor.clone()).or_default();
+            let last = history.last().copied().unwrap_or_default();
+            assert!(last < cseq, "seed {seed}: {aor} has {cseq} after {last}");
+            history.push(cseq);
+        }
         for change in &group.changes {
             self.apply(change);
         }
+        for change in &group.soft {
+            match change.clone() {
+                SoftChange::Put(row) => {
+                    self.soft.insert(row.id, (group.aor.clone(), row));
+                }
+                SoftChange::Remove(row) => drop(self.soft.remove(&row)),
+            }
+        }
+        self.published.extend(group.published.clone());
     }
 
     fn apply(&mut self, change: &BindingChange) {

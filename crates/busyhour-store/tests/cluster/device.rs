@@ -1,7 +1,10 @@
 //! A telephone: it registers with rising CSeqs, sends a request again that is not answered, and asks
 //! any node.
 
+use crate::letter::flow_of;
 use busyhour_cluster::Partition;
+use busyhour_sip::Transport;
+use std::time::Duration;
 
 pub struct Device {
     pub aor: Box<str>,
@@ -11,6 +14,9 @@ pub struct Device {
     /// The newest that was answered with 200.
     pub acknowledged: u32,
     pub acknowledgements: u64,
+    /// The node to which its last request went, and when.
+    pub asked: usize,
+    pub asked_at: Duration,
 }
 
 impl Device {
@@ -25,6 +31,8 @@ impl Device {
                 cseq: 0,
                 acknowledged: 0,
                 acknowledgements: 0,
+                asked: 0,
+                asked_at: Duration::ZERO,
             })
             .collect()
     }
@@ -53,15 +61,17 @@ impl Device {
     }
 }
 
-pub fn register(aor: &str, cseq: u32) -> String {
+/// What the telephone with this number sends.
+pub fn register(aor: &str, number: usize, cseq: u32) -> String {
+    let address = flow_of(number, 0, (Transport::Udp, 0)).remote;
     let user = aor
         .trim_start_matches("sip:")
         .trim_end_matches("@example.com");
     format!(
         "REGISTER sip:example.com SIP/2.0\r\n\
-         Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK{user}x{cseq};rport\r\n\
+         Via: SIP/2.0/UDP {address};branch=z9hG4bK{user}x{cseq};rport\r\n\
          From: <{aor}>;tag=a\r\nTo: <{aor}>\r\nCall-ID: {user}@192.0.2.7\r\n\
-         CSeq: {cseq} REGISTER\r\nContact: <sip:{user}@192.0.2.7>;expires=3600\r\n\
+         CSeq: {cseq} REGISTER\r\nContact: <sip:{user}@{address}>;expires=3600\r\n\
          Content-Length: 0\r\n\r\n"
     )
 }

@@ -2,7 +2,10 @@
 
 use crate::database::Group;
 use busyhour_cluster::{Action, Counted, Failure, Grant, InUse, Member, Reply};
-use busyhour_store::StoredBinding;
+use busyhour_registrar::EndedBinding;
+use busyhour_sip::{Flow, Transport};
+use busyhour_store::{SoftState, StoredBinding};
+use std::net::SocketAddr;
 
 /// A request of a telephone, and the node to which it came.
 #[derive(Clone, Copy)]
@@ -55,15 +58,48 @@ pub enum Letter {
     /// It went on from this life of a node, and this is the number of the notice.
     Ended(Member, u64, Bye),
     Known(Member, u64),
+    /// A SIP message from this node, and the flow that it is about; without one, the client of the flow is there.
+    Sip(SipVerb, usize, Flow, String),
+}
+
+/// What the other node is to do with it.
+#[derive(Debug, Clone, Copy)]
+pub enum SipVerb {
+    /// Handle the request.
+    Handle,
+    /// Take in the response to what was sent over our flow.
+    Response,
+    /// Send it over its flow.
+    Send,
+}
+
+/// Between a client and a node.
+pub fn flow_of(client: usize, node: usize, (transport, connection): (Transport, u32)) -> Flow {
+    let address = |last: usize, port| SocketAddr::from(([192, 0, 2, last as u8], port));
+    Flow {
+        transport,
+        connection,
+        node: node as u16 + 1,
+        ..Flow::udp(
+            address(node + 1, 5060),
+            address(100, 10_000 + client as u16),
+        )
+    }
+}
+
+/// The client at the other end of a flow.
+pub fn client_of(flow: Flow) -> usize {
+    usize::from(flow.remote.port() - 10_000)
 }
 
 impl Letter {
     /// Whether it goes from node to node without the broker.
     pub fn is_direct(&self) -> bool {
-        matches!(
-            self,
-            Self::Handle(_) | Self::Answer(_) | Self::Bye(_) | Self::ByeAnswer(_)
-        )
+        match self {
+            Self::Handle(_) | Self::Answer(_) | Self::Bye(_) | Self::ByeAnswer(_) => true,
+            Self::Sip(_, _, flow, _) => !flow.transport.is_reliable(),
+            _ => false,
+        }
     }
 }
 
@@ -75,6 +111,8 @@ pub enum Query {
     Own(Member, Action),
     Load(Grant),
     Commit(Group),
+    /// A subscription is over, and its row goes if the life of who says so lasts.
+    Purge(Member, EndedBinding),
 }
 
 /// Its answer.
@@ -82,7 +120,8 @@ pub enum Query {
 pub enum Answer {
     Joined(Result<Member, InUse>),
     Owned(Reply),
-    Loaded(Grant, Vec<StoredBinding>),
+    Loaded(Grant, Vec<StoredBinding>, Vec<SoftState>),
+    Purged,
     Committed(Counted),
     /// There is none: of whichever kind it was.
     Away(Query),

@@ -1,8 +1,11 @@
 //! One node: what the server does around the cores, with nothing that blocks.
 
+pub mod presence;
+
+use self::presence::{Presence, Subscribed, WaitingRequest};
 use crate::{
-    database::Group,
-    letter::{Answer, Asked, Bye, Letter, Query, away},
+    database::{Group, SoftChange},
+    letter::{Answer, Asked, Bye, Letter, Query, away, flow_of},
 };
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_cluster::{
@@ -10,9 +13,11 @@ use busyhour_cluster::{
     Member, Node, NodeView, Notices, Partition, Reply, Report, Route, SharedAction, SharedStates,
     Timing, Value,
 };
-use busyhour_registrar::{BindingId, Bindings, Now, Registration, RegistrationPolicy};
-use busyhour_sip::{Flow, Message};
-use busyhour_store::StoredBinding;
+use busyhour_registrar::{
+    BindingId, Bindings, EndedBinding, Now, Registration, RegistrationPolicy, watch::Plan,
+};
+use busyhour_sip::{Flow, Message, Transport};
+use busyhour_store::{SoftState, StoredBinding};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
@@ -27,6 +32,10 @@ pub enum Out {
     Acknowledge(Asked),
     /// The telephone's BYE is answered.
     Over(Bye),
+    /// To a client of this node.
+    ToClient(Flow, String),
+    /// The row of a subscription that is over.
+    Purge(Member, EndedBinding),
     /// The program ends.
     End,
 }
@@ -66,16 +75,31 @@ pub struct Life {
     notices: Notices,
     is_connected: bool,
     next_beacon: Instant,
+    presence: Presence,
     out: Vec<Out>,
+}
+
+impl Asked {
+    fn flow(&self) -> Flow {
+        flow_of(self.device, self.came_to, (Transport::Udp, 0))
+    }
 }
 
 /// A change that waits for its turn or for its answer.
 struct Write {
-    asked: Asked,
     aor: Box<str>,
     grant: Grant,
     changes: Vec<busyhour_registrar::BindingChange>,
-    bindings: Bindings,
+    soft: Vec<SoftChange>,
+    then: Then,
+}
+
+/// What follows once it is written.
+enum Then {
+    Registered(Asked, Bindings),
+    /// With the name of the request.
+    Published(Box<Plan>, WaitingRequest, String),
+    Subscribed(Subscribed, WaitingRequest),
 }
 
 impl Life {
@@ -106,6 +130,7 @@ impl Life {
             notices: Notices::new(member.node, PATIENCE),
             is_connected: false,
             next_beacon: asked_at,
+            presence: Presence::default(),
             out: Vec::new(),
         }
     }
@@ -120,6 +145,7 @@ impl Life {
     pub fn poll(&mut self, now: Instant, is_connected: bool) {
         let due = self.core.on_time(now);
         self.follow(now, due);
+        self.send_due(now);
         if now < self.next_beacon {
             return;
         }
@@ -142,6 +168,10 @@ impl Life {
     /// A request of a telephone, from it or from another node.
     pub fn register(&mut self, now: Instant, unix: UnixTime, asked: Asked, aor: &str, text: &str) {
         let partition = Partition::of(aor);
+        self.note_life(now, asked.flow());
+        if asked.came_to == self.number {
+            self.note_registered(asked.flow(), partition);
+        }
         match self.core.route(now, partition) {
             Route::Here(grant) => self.decide(now, unix, asked, (aor, text), grant),
             // What was handed on is not handed on again.
@@ -162,13 +192,11 @@ impl Life {
         (aor, text): (&str, &str),
         grant: Grant,
     ) {
-        if self.writes.iter().any(|write| *write.aor == *aor) {
-            // It waits for the one before, and by then it is sent again.
+        if self.waits(aor) {
             return;
         }
         let message = Message::parse(text.as_bytes()).expect("our own text");
-        let flow = Flow::udp(LOCAL.parse().expect("one"), REMOTE.parse().expect("one"));
-        let registration = Registration::read(&message, aor, flow).expect("sound");
+        let registration = Registration::read(&message, aor, asked.flow()).expect("sound");
         let memory = self.memory.get(&grant.partition).expect("it is loaded");
         let before = memory.get(aor).cloned().unwrap_or_default();
         let (policy, next_id) = (RegistrationPolicy::default(), &mut self.next_id);
@@ -188,13 +216,23 @@ impl Life {
             return self.acknowledge(asked);
         }
         self.writes.push_back(Write {
-            asked,
             aor: aor.into(),
             grant,
             changes: update.changes,
-            bindings: update.bindings,
+            soft: Vec::new(),
+            then: Then::Registered(asked, update.bindings),
         });
         self.write();
+    }
+
+    /// Whether a request waits for the one before of its device. By then it is sent again.
+    fn waits(&self, aor: &str) -> bool {
+        self.writes.iter().any(|write| *write.aor == *aor)
+    }
+
+    fn next_id(&mut self) -> BindingId {
+        self.next_id += 1;
+        BindingId(self.next_id)
     }
 
     fn acknowledge(&mut self, asked: Asked) {
@@ -213,8 +251,16 @@ impl Life {
             number: self.groups,
             grant: write.grant,
             aor: write.aor.clone(),
-            cseq: write.asked.cseq,
+            cseq: match &write.then {
+                Then::Registered(asked, _) => Some(asked.cseq),
+                _ => None,
+            },
             changes: write.changes.clone(),
+            soft: write.soft.clone(),
+            published: match &write.then {
+                Then::Published(_, _, name) => Some(name.clone()),
+                _ => None,
+            },
         };
         self.is_writing = true;
         self.out.push(Out::ToDatabase(Query::Commit(group)));
@@ -250,7 +296,7 @@ impl Life {
             // It answers an earlier life.
             Letter::Known(..) => {}
             Letter::ByeAnswer(bye) => self.out.push(Out::Over(bye)),
-            Letter::Handle(_) => unreachable!("the world knows the text"),
+            Letter::Handle(_) | Letter::Sip(..) => unreachable!("the world knows the rest"),
         }
     }
 
@@ -261,7 +307,7 @@ impl Life {
                 let actions = self.core.on_reply(now, reply);
                 self.follow(now, actions);
             }
-            Answer::Loaded(grant, rows) => self.take_in(now, at, grant, rows),
+            Answer::Loaded(grant, rows, soft) => self.take_in(now, at, grant, (rows, soft)),
             Answer::Committed(counted) => self.committed(now, counted),
             Answer::Away(Query::Own(_, action)) => {
                 self.is_asking = false;
@@ -279,7 +325,8 @@ impl Life {
                 self.is_writing = false;
                 self.write();
             }
-            Answer::Joined(_) | Answer::Away(Query::Join(_)) => {}
+            Answer::Joined(_) | Answer::Purged => {}
+            Answer::Away(Query::Join(_) | Query::Purge(..)) => {}
         }
     }
 
@@ -291,11 +338,20 @@ impl Life {
         let partition = write.grant.partition;
         if counted != Counted::Refused {
             self.groups += 1;
-            if let Some(memory) = self.memory.get_mut(&partition) {
-                memory.insert(write.aor.clone(), write.bindings);
+            let aor = write.aor;
+            match write.then {
+                Then::Registered(asked, bindings) => {
+                    if let Some(memory) = self.memory.get_mut(&partition) {
+                        memory.insert(aor.clone(), bindings);
+                    }
+                    self.follow_flows(now, &aor, false);
+                    self.say(&aor);
+                    self.acknowledge(asked);
+                    self.tell(now, &aor);
+                }
+                Then::Published(plan, request, _) => self.published(now, &aor, *plan, &request),
+                Then::Subscribed(what, request) => self.subscribed(now, &aor, what, &request),
             }
-            self.say(&write.aor);
-            self.acknowledge(write.asked);
         }
         let actions = self.settle(partition);
         self.follow(now, actions);
@@ -311,7 +367,13 @@ impl Life {
         closed.map_or_else(Vec::new, |grant| self.core.on_settled(grant))
     }
 
-    fn take_in(&mut self, now: Instant, at: Now, grant: Grant, rows: Vec<StoredBinding>) {
+    fn take_in(
+        &mut self,
+        now: Instant,
+        at: Now,
+        grant: Grant,
+        (rows, soft): (Vec<StoredBinding>, Vec<SoftState>),
+    ) {
         let partition = grant.partition;
         if self.loading.get(&partition) != Some(&grant) {
             // It was given back meanwhile.
@@ -324,6 +386,7 @@ impl Life {
             bindings.restore(row.id, row.contact, row.lease, at);
         }
         self.memory.insert(partition, memory);
+        self.restore(at, grant, soft);
         self.speaks_for.insert(partition);
         let actions = self.shared.granted(grant);
         self.follow_shared(actions);
@@ -334,6 +397,7 @@ impl Life {
     fn forget(&mut self, partition: Partition) {
         self.memory.remove(&partition);
         self.speaks_for.remove(&partition);
+        self.forget_presence(partition);
         self.dialogs
             .retain(|(aor, ..)| Partition::of(aor) != partition);
         let actions = self.shared.lost(partition);
@@ -536,8 +600,6 @@ impl Life {
     }
 }
 
-const LOCAL: &str = "192.0.2.1:5060";
-const REMOTE: &str = "192.0.2.7:5060";
 const BEACON: Duration = Duration::from_millis(600);
 const PATIENCE: Duration = Duration::from_millis(1000);
 /// Small, so that a sync has several parts.

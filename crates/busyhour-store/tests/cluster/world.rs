@@ -1,5 +1,9 @@
 //! Everything that happens, in the order of its time, and the faults.
 
+mod calls;
+mod clients;
+
+use self::clients::{Panel, Publisher};
 use crate::{
     database::{Database, PARTITIONS},
     device::{Device, register},
@@ -8,8 +12,9 @@ use crate::{
     seeds::Random,
 };
 use busyhour::clock::{Instant, UnixTime};
-use busyhour_cluster::{Action, NodeNumber, Partition, Reply, Route};
+use busyhour_cluster::{Action, Life as NodeLife, NodeNumber, NodeView, Partition, Reply, Route};
 use busyhour_registrar::Now;
+use busyhour_sip::Flow;
 use std::{collections::BTreeMap, time::Duration};
 
 pub struct World {
@@ -23,6 +28,8 @@ pub struct World {
     is_broker_away: bool,
     machines: Vec<Machine>,
     devices: Vec<Device>,
+    publishers: Vec<Publisher>,
+    panels: Vec<Panel>,
     /// Whether nodes reach each other without the broker.
     is_direct: bool,
     /// Directions in which the broker carries nothing.
@@ -73,6 +80,14 @@ enum Event {
     Bye(usize, Bye),
     /// It was sent so often.
     ByeSent(Bye, u32),
+    /// A message of a client arrives at a node, over a connection of this process.
+    FromClient(usize, u64, Flow, String),
+    /// A message of this process of a node arrives at a client.
+    ToClient(usize, u64, Flow, String),
+    /// A publisher, a panel or a telephone looks at its clock.
+    Publisher(usize),
+    Panel(usize),
+    Phone(usize),
     /// A telephone does something.
     Device(usize),
     Fault,
@@ -116,6 +131,8 @@ impl World {
             is_broker_away: false,
             machines,
             devices: Device::some(10, PARTITIONS),
+            publishers: Vec::new(),
+            panels: Vec::new(),
             is_direct: seed.is_multiple_of(2),
             cuts: Vec::new(),
             events: BTreeMap::new(),
@@ -137,6 +154,7 @@ impl World {
             world.push(at, Event::Device(device));
         }
         world.push(5000, Event::Fault);
+        world.add_clients();
         world
     }
 
@@ -177,9 +195,16 @@ impl World {
             Event::Fault => self.fault(),
             Event::Heal(fault) => self.heal(fault),
             Event::ByeSent(bye, sent) => self.send_bye(bye, sent),
+            Event::ToClient(number, process, flow, text) => {
+                self.to_client(number, process, flow, &text);
+            }
+            Event::Publisher(number) => self.publisher(number),
+            Event::Panel(number) => self.panel(number),
+            Event::Phone(number) => self.phone(number),
             Event::Answer(number, ..)
             | Event::Letter(number, _)
             | Event::Request(number, _)
+            | Event::FromClient(number, ..)
             | Event::Bye(number, _) => {
                 self.wake(number, event);
             }
@@ -232,9 +257,21 @@ impl World {
             }
             Event::Letter(_, Letter::Handle(asked)) | Event::Request(_, asked) => {
                 let aor = self.devices[asked.device].aor.clone();
-                life.register(now, unix, asked, &aor, &register(&aor, asked.cseq));
+                life.register(
+                    now,
+                    unix,
+                    asked,
+                    &aor,
+                    &register(&aor, asked.device, asked.cseq),
+                );
+            }
+            Event::Letter(_, Letter::Sip(verb, from, flow, text)) => {
+                life.hear_sip((now, unix), verb, from, flow, text);
             }
             Event::Letter(_, letter) => life.hear(now, letter),
+            // The connection has ended with its process.
+            Event::FromClient(_, of, flow, _) if flow.transport.is_reliable() && of != process => {}
+            Event::FromClient(_, _, flow, text) => life.receive(now, unix, flow, text),
             Event::Bye(_, bye) => life.bye(now, bye),
             _ => {}
         }
@@ -256,6 +293,12 @@ impl World {
                     }
                 }
                 Out::Acknowledge(asked) => self.acknowledge(asked),
+                Out::ToClient(flow, text) => self.send_to_client(number, flow, text),
+                Out::Purge(member, row) => {
+                    let process = self.machines[number].process;
+                    let purge = Query::Purge(member, row);
+                    self.push(2, Event::Query(number, process, purge));
+                }
                 Out::Over(bye) => {
                     let process = self.machines[number].process;
                     self.over.insert((bye.aor, bye.id), (number, process));
@@ -324,7 +367,18 @@ impl World {
                 }
                 other => panic!("no question to the database: {other:?}"),
             }),
-            Query::Load(grant) => Answer::Loaded(*grant, self.database.load(grant.partition)),
+            Query::Load(grant) => {
+                let (rows, soft) = self.database.load(grant.partition);
+                Answer::Loaded(*grant, rows, soft)
+            }
+            Query::Purge(member, row) => {
+                let nodes = tables.view(now).nodes;
+                let is_it = |node: &NodeView| node.member == *member && node.life != NodeLife::Over;
+                if nodes.iter().any(is_it) {
+                    self.database.purge(*row);
+                }
+                Answer::Purged
+            }
             Query::Commit(group) => Answer::Committed(self.database.commit(self.seed, group)),
         }
     }
@@ -380,66 +434,33 @@ impl World {
     /// Its next request, to any node; now and then somebody begins or ends to watch, or a call
     /// begins or ends.
     fn device(&mut self, number: usize) {
-        if !self.is_busy {
+        let has_answer = self.devices[number].waiting.is_none();
+        if has_answer && (!self.is_busy || self.is_kept_alive(number)) {
             return;
         }
-        let pause = 200 + self.below(800);
+        // Every other one seldom registers, so that it is asked whether it is there.
+        let pause = (200 + self.below(800)) * if number.is_multiple_of(2) { 1 } else { 8 };
         self.push(pause, Event::Device(number));
-        let came_to = self.below(self.machines.len() as u64) as usize;
+        let any = self.below(self.machines.len() as u64) as usize;
+        // Who sends keep-alives sends them, and copies of a request, where the request went.
+        let is_copy = self.devices[number].waiting.is_some() && clients::is_mute(number);
+        let came_to = if is_copy {
+            self.devices[number].asked
+        } else {
+            any
+        };
         let asked = Asked {
             device: number,
             cseq: self.devices[number].next(),
             came_to,
         };
+        (self.devices[number].asked, self.devices[number].asked_at) = (came_to, self.now);
         for delay in self.delays() {
             self.push(delay, Event::Request(came_to, asked));
         }
         if self.is_rough && self.below(4) == 0 {
             self.watch_or_call(number);
         }
-    }
-
-    fn watch_or_call(&mut self, device: usize) {
-        let number = self.below(self.machines.len() as u64) as usize;
-        let (choice, id) = (self.below(4), self.dialogs);
-        let aor = self.devices[device].aor.clone();
-        let machine = &mut self.machines[number];
-        let Some(life) = machine.life.as_mut().filter(|_| !machine.is_stopped) else {
-            return;
-        };
-        let known = life.carries.iter().find(|(of, _)| *of == aor);
-        match (choice, known.map(|(_, id)| *id)) {
-            (0 | 1, _) => life.want(&aor, choice == 0),
-            (2, _) => {
-                self.dialogs += 1;
-                life.carry(&aor, id, true);
-            }
-            (_, Some(id)) => {
-                let came_to = self.below(self.machines.len() as u64) as usize;
-                let bye = Bye {
-                    aor,
-                    id,
-                    carrier: number,
-                    came_to,
-                };
-                return self.send_bye(bye, 0);
-            }
-            (_, None) => {}
-        }
-        let out = life.take_out();
-        self.follow(number, out);
-    }
-
-    /// A telephone sends its BYE again until there is an answer, or nobody waits any more.
-    fn send_bye(&mut self, bye: Bye, sent: u32) {
-        let is_over = self.over.contains_key(&(bye.aor.clone(), bye.id));
-        if is_over || sent == BYES_MAX {
-            return;
-        }
-        for delay in self.delays() {
-            self.push(delay, Event::Bye(bye.came_to, bye.clone()));
-        }
-        self.push(500, Event::ByeSent(bye, sent + 1));
     }
 
     fn fault(&mut self) {
@@ -584,7 +605,7 @@ impl World {
             assert!(life.shared.is_whole(), "seed {seed}: node {}", life.number);
         }
         let (mut acknowledged, mut commits) = (0, 0);
-        for device in &self.devices {
+        for (number, device) in self.devices.iter().enumerate() {
             let aor = &device.aor;
             let is_owner = |life: &&Life| {
                 let route = life.core.route(self.local(life.number), Partition::of(aor));
@@ -625,6 +646,7 @@ impl World {
             let known = owner.dialogs.iter().filter(|(of, ..)| of == aor);
             let known = known.map(|(_, by, id)| (*by, *id));
             assert!(carried.eq(known), "seed {seed}: dialogs of {aor}");
+            self.check_clients(number, owner);
             acknowledged += device.acknowledgements;
             commits += self.database.history.get(aor).map_or(0, Vec::len) as u64;
         }
@@ -673,5 +695,3 @@ const CALM: Duration = Duration::from_secs(2);
 const CLOCK_SETTLES: Duration = Duration::from_secs(5);
 /// What a process that stands still finds when it goes on.
 const KEPT_MAX: usize = 10_000;
-/// For longer than any fault.
-const BYES_MAX: u32 = 64;
