@@ -6,6 +6,8 @@ use crate::tidy::Tree;
 /// Checks each program in `fuzz/fuzz_targets/`.
 pub fn check_fuzz_targets(tree: &Tree) -> Vec<String> {
     let programs = (tree.text.iter()).filter_map(|file| Some((file, target(&file.path)?)));
+    let holding = (tree.text.iter()).filter(|file| file.text.contains("hold_for("));
+    let holding: Vec<String> = holding.map(|file| squeezed(&file.text)).collect();
     let check = |(file, target): (&crate::tidy::TextFile, &str)| {
         let mut complaints = Vec::new();
         for body in bodies(&file.text) {
@@ -16,7 +18,7 @@ pub fn check_fuzz_targets(tree: &Tree) -> Vec<String> {
             }
         }
         let held = format!("hold_for(\"{target}\"");
-        if !(tree.text.iter()).any(|other| squeezed(&other.text).contains(&held)) {
+        if !holding.iter().any(|text| text.contains(&held)) {
             complaints.push(format!("{}: no test calls {held}", file.path));
         }
         complaints
