@@ -217,9 +217,9 @@ impl<E: Event> Topic<E> {
     /// are one step: if another thread publishes the key meanwhile, its event is judged. It costs
     /// one search, where [`get`](Self::get) and then [`publish`](Self::publish) cost two.
     ///
-    /// `may_replace` may run several times, and replaced events of other keys wait for it to
-    /// return before they are dropped. A topic that is not [cached](TopicBuilder::cached) has no
-    /// last values.
+    /// `may_replace` gets the last event, and is not asked if there is none. It may run several
+    /// times, and replaced events of other keys wait for it to return before they are dropped. A
+    /// topic that is not [cached](TopicBuilder::cached) has no last values.
     ///
     /// # Panics
     ///
@@ -357,6 +357,10 @@ impl<E: Event> Topic<E> {
     }
 
     /// The last event of the key. Takes no lock and blocks no publisher.
+    ///
+    /// The key is of the event's own key type, and not of one that can be borrowed from it as for a
+    /// `HashMap`: for keys of the type `String` that is `get(&"alice".to_owned())`. A
+    /// [`Name`](crate::bus::Name) is a string that costs nothing to clone.
     #[doc(alias("ast_event_get_cached", "last value"))]
     #[inline]
     pub fn get(&self, key: &E::Key) -> Option<E> {

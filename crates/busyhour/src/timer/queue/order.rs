@@ -217,7 +217,10 @@ impl DeadlineOrder {
         self.run.clear();
         self.top.clear(&mut self.spare);
         self.split_len = SPLIT_LEN_MIN;
-        while self.drop_rung() {}
+        // Mostly there are none: few timers are in the top or in the run.
+        while !self.rungs.is_empty() {
+            self.drop_rung();
+        }
         self.spare_buckets.truncate(1);
         self.spare.trim(0);
     }
@@ -455,9 +458,9 @@ impl DeadlineOrder {
         self.keep_buckets(buckets);
     }
 
-    fn drop_rung(&mut self) -> bool {
+    fn drop_rung(&mut self) {
         let Some(rung) = self.rungs.pop() else {
-            return false;
+            return;
         };
         let mut buckets = self.take_apart(rung);
         for bucket in &mut buckets {
@@ -466,7 +469,6 @@ impl DeadlineOrder {
             }
         }
         self.keep_buckets(buckets);
-        true
     }
 
     fn keep_buckets(&mut self, buckets: Vec<Bucket>) {

@@ -454,7 +454,10 @@ impl<T> TimerSlots<T> {
             return;
         }
         chunk.reset();
-        self.open.retain(|open| *open as usize != number);
+        match self.open.last() {
+            Some(last) if *last as usize == number => _ = self.open.pop(),
+            _ => self.open.retain(|open| *open as usize != number),
+        }
         self.claim_from_last();
         self.rested.push(number as u32);
         self.strip_surplus();

@@ -201,7 +201,9 @@ impl Top {
 
     #[cold]
     fn begin_range(&mut self, key: RangeKey, slot: u32, spare: &mut Spare) {
-        self.close_range(spare);
+        if self.grows() {
+            self.close_range(spare);
+        }
         self.growing = slot;
         self.growing_begin = key;
         self.growing_end = key.next();
