@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the release program guided by a profile: the compiler learns from a program that counts which code runs how often,
-# and lays what runs often together. A refresh then costs a fifth less (docs/missed.md).
+# and lays what runs often together. A refresh then costs a tenth to a fifth less (docs/missed.md).
 # usage: scripts/profile-guided.sh [PROGRAM]     PROGRAM: where it goes; target/guided/busyhour unless told
 #
 # It builds the server twice, which takes two processors half an hour, and has storms at the first one for two minutes: refreshes of
