@@ -8,8 +8,9 @@
 #   busyhour-VERSION-ARCH.oci.tar                              the server as an image, for podman, docker, skopeo
 #   busyhour-VERSION.cdx.json                                  what it is made of (CycloneDX)
 #   SHA256SUMS
-# Nothing is signed: whoever publishes it signs SHA256SUMS. Variables as in scripts/deb-common.sh, and PROFILE: what
-# scripts/profile-guided.sh has counted, with which a refresh costs up to a fifth less.
+# Nothing is signed: whoever publishes it signs SHA256SUMS. Variables as in scripts/deb-common.sh, and PROGRAM: the
+# server that the packages take, such as scripts/profile-guided.sh makes; it has to be of this commit. The static file and the
+# image are built here in any case.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${1:-}" in --help | -h) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;; esac
@@ -18,10 +19,6 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml)
 machine=$(uname -m)
 BUSYHOUR_COMMIT=$(git rev-parse --short=10 HEAD)
 export BUSYHOUR_COMMIT TELEPHONE=target/telephone
-if [ -n "${PROFILE:-}" ]; then
-  [ -r "$PROFILE" ] || { echo "dist: cannot read PROFILE ($PROFILE); scripts/profile-guided.sh makes it" >&2; exit 1; }
-  export RUSTFLAGS="-Cprofile-use=$(realpath "$PROFILE")"
-fi
 [ -z "$(git status --porcelain --untracked-files=no)" ] || echo "dist: what is not committed goes in as well, and --version does not say so" >&2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -30,8 +27,10 @@ rm -rf "$folder"
 mkdir -p "$folder"
 scripts/telephone.sh "$TELEPHONE"
 cargo build --quiet --locked --release --package busyhour-server
-scripts/deb-server.sh "$folder" target/release/busyhour
-scripts/rpm-server.sh "$folder" target/release/busyhour
+program=${PROGRAM:-target/release/busyhour}
+"$program" --version | grep -qF "$BUSYHOUR_COMMIT" || { echo "dist: PROGRAM ($program) is not of commit $BUSYHOUR_COMMIT" >&2; exit 1; }
+scripts/deb-server.sh "$folder" "$program"
+scripts/rpm-server.sh "$folder" "$program"
 scripts/deb-capi.sh "$folder"
 
 scripts/static.sh "$work/busyhour" release

@@ -5,8 +5,8 @@
 #
 # It builds the server twice, which takes two processors half an hour, and has storms at the first one for two minutes: refreshes of
 # telephones alone and with a registrar behind, durable registrations with digest, IAX2, calls and lamps. What they
-# counted is kept in target/guided/busyhour.profdata; `PROFILE=target/guided/busyhour.profdata scripts/dist.sh` makes a whole
-# release of it.
+# counted is kept in target/guided/busyhour.profdata. `PROGRAM=target/guided/busyhour scripts/dist.sh` makes the packages of
+# a release of the guided program.
 # Needs llvm-profdata of the compiler's version of LLVM: `rustup component add llvm-tools`, or Debian's llvm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,7 +32,7 @@ profdata() {
 }
 
 build() { # FOLDER FLAGS
-  goes_on "building in ${1#"$PWD"/}" env RUSTFLAGS="$2" CARGO_INCREMENTAL=0 \
+  BUSYHOUR_COMMIT=$(git rev-parse --short=10 HEAD) goes_on "building in ${1#"$PWD"/}" env RUSTFLAGS="$2" CARGO_INCREMENTAL=0 \
     cargo build --quiet --locked --release --package busyhour-server --bin busyhour --target "$host" --target-dir "$1"
 }
 
@@ -105,8 +105,6 @@ tool=$(profdata)
 mkdir -p "$folder/counts" "$folder/run"
 rm -f "$folder"/counts/*
 build "$folder/counting" "-Cprofile-generate=$folder/counts"
-# What build scripts have counted says nothing of the server.
-rm -f "$folder"/counts/*
 export LLVM_PROFILE_FILE=$folder/counts/%p-%m.profraw
 trap end_servers EXIT
 train

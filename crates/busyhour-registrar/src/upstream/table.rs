@@ -215,7 +215,7 @@ impl UpstreamTable {
         }
         while let Some((at, aor)) = self.due.first().cloned()
             && at <= now
-            && self.may_send(now)
+            && (self.may_send(now) || self.entries.get(&aor).is_none_or(|it| it.is_over(now)))
         {
             self.send_due(now, unix, &aor, &mut steps);
         }

@@ -91,7 +91,8 @@ fn a_removal_that_comes_again_to_another_owner_is_answered_as_it_was() {
     assert_eq!(restorable.device(), "sip:alice@example.com");
     let mut next_owner = Publications::default();
     next_owner.put_back(restorable, row, at(33_000), at(2_000));
-    assert!(next_owner.told().is_none() && next_owner.len() == 0);
+    assert!(next_owner.told().is_none());
+    assert_eq!((next_owner.len(), next_owner.removed_len()), (0, 1));
     for publications in [&mut publications, &mut next_owner] {
         let (again, stored) = answer(publications, &named(2, remove), 3_000);
         assert_eq!(
@@ -130,18 +131,32 @@ fn a_late_copy_of_a_first_publication_begins_no_other() {
     let mut next_owner = Publications::default();
     next_owner.put_back(stored, row, at(61_000), at(2_000));
     for publications in [&mut publications, &mut next_owner] {
-        let late = publish(publications, &first, 31_999);
+        let late = publish(publications, &first, 9_000);
         assert_eq!((late, publications.len()), (Ok(PublishStep::Repeated), 1));
         // It is taken back, and one more copy comes.
         let remove = named(3, "SIP-If-Match: u2\r\nExpires: 0\r\n");
-        publish(publications, &remove, 32_000).expect("granted");
-        let late = publish(publications, &first, 33_000);
+        publish(publications, &remove, 10_000).expect("granted");
+        let late = publish(publications, &first, 20_000);
         assert_eq!((late, publications.len()), (Ok(PublishStep::Repeated), 0));
     }
     // A telephone that counts from one again begins a publication.
-    assert!(publications.expire(at(64_000)).packages.is_empty());
-    let anew = publish(&mut publications, &first, 64_000);
+    assert!(publications.expire(at(42_000)).packages.is_empty());
+    let anew = publish(&mut publications, &first, 42_000);
     assert_eq!(anew, Ok(PublishStep::Created));
+}
+
+/// A telephone that has published for long, takes that back and starts again counts from one: its first request is no copy.
+#[test]
+fn a_publication_begins_anew_soon_after_a_long_one_was_taken_back() {
+    let named = |cseq: u32, more: &str| format!("Call-ID: c@a\r\nCSeq: {cseq} PUBLISH\r\n{more}");
+    let first = named(1, "Expires: 60\r\n");
+    let mut publications = Publications::default();
+    publish(&mut publications, &first, 0).expect("granted");
+    let remove = named(2, "SIP-If-Match: t1\r\nExpires: 0\r\n");
+    let removed = publish(&mut publications, &remove, 40_000);
+    assert_eq!(removed, Ok(PublishStep::Removed));
+    let anew = publish(&mut publications, &first, 41_000);
+    assert_eq!((anew, publications.len()), (Ok(PublishStep::Created), 1));
 }
 
 /// Who begins and ends publications all the time takes no more memory than for so many.

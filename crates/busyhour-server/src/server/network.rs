@@ -42,8 +42,8 @@ pub trait Network: Send + Sync {
     /// connection is closed after a longer silence.
     fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}
 
-    /// Whether the connection of a flow that another process has stored may stand: it ends at another node of a cluster, or
-    /// another node has had the device meanwhile. One that has ended is reported, as for [`mark_trusted`](Self::mark_trusted).
+    /// Whether the connection of a flow that another process has stored may stand: it ends at another node of a cluster that
+    /// lives, or another node has had the device meanwhile. A node that has started again meanwhile lives as well.
     fn may_stand(&self, _flow: Flow) -> bool {
         false
     }

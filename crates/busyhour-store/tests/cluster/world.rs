@@ -196,7 +196,7 @@ impl World {
             Event::Heal(fault) => self.heal(fault),
             Event::ByeSent(bye, sent) => self.send_bye(bye, sent),
             Event::ToClient(number, process, flow, text) => {
-                self.to_client(number, process, flow, &text);
+                self.client_hears(number, process, flow, &text);
             }
             Event::Publisher(number) => self.publisher(number),
             Event::Panel(number) => self.panel(number),

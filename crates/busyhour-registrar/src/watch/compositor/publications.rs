@@ -138,7 +138,9 @@ impl Publications {
         }
         // A telephone may have another address by now.
         let publisher = publisher.or(self.list[index].publisher);
-        let begun = (self.list[index].begun_by, self.list[index].begun_until);
+        let begun_until = self.list[index].begun_until;
+        let begun_by = self.list[index].begun_by.filter(|_| begun_until > now);
+        let begun = (begun_by, begun_until);
         let known = &self.list[index].published;
         let document = publish.document.map(|document| {
             let filtered = self.ended.filtered(&document, Some(known.number));
@@ -162,7 +164,7 @@ impl Publications {
             plan.removed = request.map(|request| RemovedPublication {
                 etag: plan.granted.etag.as_str().into(),
                 request,
-                begun_by: begun.0,
+                begun_by,
                 package: publish.package,
                 until: now + REMEMBERED_FOR,
                 row: None,

@@ -659,7 +659,7 @@ impl Subscription {
             if let Some(view) = self.view_mut() {
                 view.take_back();
             }
-            self.retry_at = Some(now + T1);
+            (self.retry_at, self.silence) = (Some(now + T1), None);
             return Err(NoBuffer);
         };
         self.retry_at = None;

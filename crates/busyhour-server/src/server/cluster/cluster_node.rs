@@ -257,6 +257,7 @@ impl ClusterNode {
             pieces_lost: of_paths(|paths| paths.counters.pieces_lost.get()),
             direct_refused: of_paths(|paths| paths.counters.refused.get()),
             keepalives_passed_on: counters.keepalives_passed_on.get(),
+            flows_forgotten: self.registered_flows.forgotten_count(),
             set_aside: self.set_aside.get(),
             http_asked: questions.asked.get(),
             http_unanswered: questions.unanswered.get(),

@@ -107,6 +107,8 @@ pub struct ClusterStats {
     pub notices_waiting: u64,
     /// Keep-alives of telephones at this node that the nodes were told which have them.
     pub keepalives_passed_on: u64,
+    /// Flows of telephones whose keep-alives are not passed on any more, for want of room.
+    pub flows_forgotten: u64,
     /// Requests whose address of record nobody had at the moment: over connections they are
     /// answered 503, and datagrams are dropped, since they are sent again.
     pub set_aside: u64,

@@ -84,7 +84,7 @@ impl Life {
             Start::Response { .. } => {
                 let branch = branch_of(&message);
                 match self.presence.sent_for.get(&branch).copied() {
-                    Some(node) => self.to_node(node, SipVerb::Response, flow, text),
+                    Some(node) => self.hand_to_node(node, SipVerb::Response, flow, text),
                     None => self.take_response(now, flow, &mut message),
                 }
             }
@@ -139,12 +139,12 @@ impl Life {
         for partition in partitions.into_iter().flatten() {
             if let Route::At(owner) = self.core.route(now, partition) {
                 let to = usize::from(owner.node.0) - 1;
-                self.to_node(to, SipVerb::Response, flow, String::new());
+                self.hand_to_node(to, SipVerb::Response, flow, String::new());
             }
         }
     }
 
-    fn to_node(&mut self, to: usize, verb: SipVerb, flow: Flow, text: String) {
+    fn hand_to_node(&mut self, to: usize, verb: SipVerb, flow: Flow, text: String) {
         let letter = Letter::Sip(verb, self.number, flow, text);
         self.out.push(Out::ToNode(to, letter));
     }
@@ -168,7 +168,7 @@ impl Life {
             // What was handed on is not handed on again.
             Route::At(owner) if usize::from(flow.node) == self.number + 1 => {
                 let to = usize::from(owner.node.0) - 1;
-                self.to_node(to, SipVerb::Handle, flow, text.to_owned());
+                self.hand_to_node(to, SipVerb::Handle, flow, text.to_owned());
             }
             Route::At(_) | Route::Wait => {}
         }
@@ -206,7 +206,7 @@ impl Life {
                 SoftChange::Put(row)
             }
         };
-        let name = request_name(&message).into();
+        let name = request_name(&message);
         drop(message);
         let then = Then::Published(Box::new(plan), request, name);
         self.push_write(aor, grant, soft, then);
@@ -457,7 +457,7 @@ impl Life {
         if self.lives(to) {
             let is_lost = is_reliable && !self.is_connected;
             if !is_lost {
-                self.to_node(to, SipVerb::Send, flow, text);
+                self.hand_to_node(to, SipVerb::Send, flow, text);
             }
             return !is_lost;
         }
@@ -602,8 +602,9 @@ impl Life {
         }
         let watched = self.presence.watchers.values();
         let watched: BTreeSet<Box<str>> = watched
-            .map(|watched| Box::from(&**watched.subscription.device()))
-            .filter(|aor: &Box<str>| Partition::of(aor) == grant.partition)
+            .map(|watched| &**watched.subscription.device())
+            .filter(|aor| Partition::of(aor) == grant.partition)
+            .map(Box::from)
             .collect();
         for aor in watched {
             self.tell(at.now, &aor);

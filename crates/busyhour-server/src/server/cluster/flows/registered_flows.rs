@@ -6,7 +6,7 @@
 //! A flow is a number of 64 bits here. Two flows with one number make a node hear of a flow that it does not have, which
 //! changes nothing.
 
-use crate::lock::lock;
+use crate::{lock::lock, server::stats::counters::Counter};
 use busyhour::clock::Instant;
 use busyhour_cluster::Partition;
 use busyhour_sip::Flow;
@@ -17,6 +17,8 @@ use std::{collections::HashMap, hash::BuildHasher, sync::Mutex};
 pub(in crate::server::cluster) struct RegisteredFlows {
     hasher: FixedState,
     shards: [Mutex<FlowGenerations>; SHARDS],
+    /// Flows that were forgotten for want of room.
+    forgotten: Counter,
 }
 
 /// Flows that were used lately, and those that were used before. When there are many of the first, the second are
@@ -42,13 +44,21 @@ impl RegisteredFlows {
         Self {
             hasher: FixedState::with_seed(seed),
             shards: std::array::from_fn(|_| Mutex::default()),
+            forgotten: Counter::default(),
         }
     }
 
     /// A REGISTER of a partition came over this flow.
     pub(in crate::server::cluster) fn registered(&self, flow: Flow, partition: Partition) {
         let hash = self.hasher.hash_one(flow);
-        lock(self.shard(hash)).used(hash).add(partition);
+        let mut shard = lock(self.shard(hash));
+        self.forgotten.add(shard.make_room(hash));
+        shard.used(hash).add(partition);
+    }
+
+    /// How many flows were forgotten for want of room.
+    pub(in crate::server::cluster) fn forgotten_count(&self) -> u64 {
+        self.forgotten.get()
     }
 
     /// Something came over this flow: the partitions whose nodes have to know, at most once a second.
@@ -58,6 +68,7 @@ impl RegisteredFlows {
         if !shard.is_known(hash) {
             return Vec::new();
         }
+        self.forgotten.add(shard.make_room(hash));
         let known = shard.used(hash);
         let now_s = (now.as_nanos() / 1_000_000_000) as u32;
         if std::mem::replace(&mut known.told_s, now_s) == now_s {
@@ -77,12 +88,20 @@ impl FlowGenerations {
         self.young.contains_key(&hash) || self.old.contains_key(&hash)
     }
 
+    /// Makes room for a flow among the young ones; returns how many were forgotten for that.
+    fn make_room(&mut self, hash: u64) -> u64 {
+        if self.young.len() < YOUNG_MAX || self.young.contains_key(&hash) {
+            return 0;
+        }
+        let kept = self.old.remove(&hash);
+        let forgotten = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+        self.young.extend(kept.map(|kept| (hash, kept)));
+        forgotten.len() as u64
+    }
+
     /// The flow, among the young ones from now on.
     fn used(&mut self, hash: u64) -> &mut RegisteredFlow {
         let old = self.old.remove(&hash);
-        if self.young.len() >= YOUNG_MAX && !self.young.contains_key(&hash) {
-            self.old = std::mem::take(&mut self.young);
-        }
         self.young
             .entry(hash)
             .or_insert_with(|| old.unwrap_or_default())
@@ -169,5 +188,6 @@ mod tests {
         let lens = flows.shards.iter().map(lock);
         let known: usize = lens.map(|shard| shard.young.len() + shard.old.len()).sum();
         assert!(known <= 2 * SHARDS * YOUNG_MAX, "{known}");
+        assert_eq!(flows.forgotten_count() + known as u64, 1_000_000);
     }
 }
