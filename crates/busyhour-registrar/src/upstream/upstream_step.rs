@@ -10,7 +10,7 @@ pub struct UpstreamPolicy {
     pub expires_s: u32,
     /// Requests that wait for their answer at a time.
     pub pending_max: usize,
-    /// New requests a second.
+    /// New requests a second; those of a tenth of a second may leave together.
     pub rate: u32,
     /// Addresses of record.
     pub entries_max: usize,

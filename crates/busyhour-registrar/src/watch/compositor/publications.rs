@@ -138,9 +138,8 @@ impl Publications {
         }
         // A telephone may have another address by now.
         let publisher = publisher.or(self.list[index].publisher);
-        let begun_until = self.list[index].begun_until;
-        let begun_by = self.list[index].begun_by.filter(|_| begun_until > now);
-        let begun = (begun_by, begun_until);
+        let begun_by = self.list[index].begun_by(now);
+        let begun = (begun_by, self.list[index].begun_until);
         let known = &self.list[index].published;
         let document = publish.document.map(|document| {
             let filtered = self.ended.filtered(&document, Some(known.number));
@@ -375,10 +374,7 @@ impl Publications {
     /// publication, which nobody takes back.
     fn repeated(&self, publish: &Publish<'_>, now: Instant) -> Option<Plan> {
         let is_its = |publication: &&Publication| {
-            let begun_by = publication
-                .begun_by
-                .filter(|_| publication.begun_until > now);
-            publish.is_one_of([publication.request, begun_by])
+            publish.is_one_of([publication.request, publication.begun_by(now)])
                 && publication.package() == publish.package
                 && publication.expires_at > now
         };
@@ -571,6 +567,11 @@ impl Restorable {
 }
 
 impl Publication {
+    /// The request that began it, while a copy of that may still come.
+    fn begun_by(&self, now: Instant) -> Option<u64> {
+        self.begun_by.filter(|_| self.begun_until > now)
+    }
+
     fn package(&self) -> Package {
         self.published.document.package()
     }
