@@ -178,7 +178,7 @@ impl Subscription {
         })
     }
 
-    /// The connection that it was stored with stands, since it ends at another process than the one that stored it.
+    /// The connection that it was stored with is still open: not the process that stored it has it, but another one.
     pub fn connection_stands(&mut self) {
         self.is_cut = false;
     }
