@@ -28,6 +28,8 @@ pub struct RelayConfig {
 pub struct Relays {
     relays: Vec<Relay>,
     hasher: FixedState,
+    /// Ends each cookie.
+    run: u64,
     last_ping: AtomicU64,
     /// What all tables count together.
     pub counters: MediaCounters,
@@ -127,7 +129,9 @@ impl MediaCounters {
 }
 
 impl Relays {
-    /// These, of which nothing is known yet; they are pinged from `now` on.
+    /// These, of which nothing is known yet; they are pinged from `now` on. Each run of a process
+    /// must have another `seed`: relays keep their answers by the cookies of the questions for
+    /// some seconds, and give them to whoever asks with the same cookie.
     pub fn new(configs: &[RelayConfig], seed: u64, now: Instant) -> Self {
         let relay = |config: &RelayConfig| Relay {
             config: *config,
@@ -142,9 +146,11 @@ impl Relays {
             calls: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         };
+        let hasher = FixedState::with_seed(seed);
         Self {
             relays: configs.iter().map(relay).collect(),
-            hasher: FixedState::with_seed(seed),
+            run: hasher.hash_one("the cookies of this run"),
+            hasher,
             last_ping: AtomicU64::new(0),
             counters: MediaCounters::default(),
         }
@@ -209,6 +215,19 @@ impl Relays {
         self.relays[place].turn(false, now);
     }
 
+    /// The cookie of a table's question.
+    pub(crate) fn cookie(&self, shard: u16, number: u64) -> String {
+        format!("{shard:x}_{number:x}_{:x}", self.run)
+    }
+
+    /// The number of a question, by what comes after the shard in its cookie; `None` if it is not
+    /// of this run.
+    pub(crate) fn number_of(&self, name: &str) -> Option<u64> {
+        let (number, run) = name.split_once('_')?;
+        let is_ours = u64::from_str_radix(run, 16) == Ok(self.run);
+        u64::from_str_radix(number, 16).ok().filter(|_| is_ours)
+    }
+
     /// The pings that are due. Call it every second.
     pub fn ping(&self, now: Instant) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut pings = Vec::new();
@@ -228,7 +247,7 @@ impl Relays {
             let number = self.last_ping.fetch_add(1, Ordering::Relaxed) + 1;
             state.asked = Some((number, now));
             state.next_ping = now + PING_PERIOD;
-            let cookie = format!("{PING_COOKIE}{number:x}");
+            let cookie = format!("{PING_COOKIE}{number:x}_{:x}", self.run);
             pings.push((relay.config.address, command::ping(&cookie)));
         }
         pings
@@ -237,7 +256,7 @@ impl Relays {
     /// Takes the answer to a ping; `false` if it is no such answer.
     pub fn take_pong(&self, from: SocketAddr, datagram: &[u8], now: Instant) -> bool {
         let cookie = command::cookie_of(datagram);
-        let Some(number) = cookie.and_then(|cookie| cookie.strip_prefix(PING_COOKIE)) else {
+        let Some(name) = cookie.and_then(|cookie| cookie.strip_prefix(PING_COOKIE)) else {
             return false;
         };
         let Some((_, reply)) = command::read(datagram) else {
@@ -246,8 +265,7 @@ impl Relays {
         let place = self.relays.iter().position(|it| it.config.address == from);
         if let (Some(place), Ok(command::Reply::Pong)) = (place, reply) {
             let mut state = self.relays[place].lock();
-            let answers =
-                |(asked, _): &(u64, Instant)| u64::from_str_radix(number, 16) == Ok(*asked);
+            let answers = |(asked, _): &(u64, Instant)| self.number_of(name) == Some(*asked);
             if let Some((_, since)) = state.asked.take_if(|asked| answers(asked)) {
                 state.round_trip = Some(now - since);
                 drop(state);

@@ -67,8 +67,8 @@ impl<T> MediaTable<T> {
     /// ```
     /// use busyhour_media::MediaTable;
     ///
-    /// assert_eq!(MediaTable::<()>::shard_of(b"3f_12 d6:result2:oke"), Some(0x3f));
-    /// assert_eq!(MediaTable::<()>::shard_of(b"p1 d6:result4:ponge"), None);
+    /// assert_eq!(MediaTable::<()>::shard_of(b"3f_12_a7 d6:result2:oke"), Some(0x3f));
+    /// assert_eq!(MediaTable::<()>::shard_of(b"p1_a7 d6:result4:ponge"), None);
     /// ```
     pub fn shard_of(reply: &[u8]) -> Option<u16> {
         let (shard, _) = command::cookie_of(reply)?.split_once('_')?;
@@ -131,7 +131,7 @@ impl<T> MediaTable<T> {
             from_web: role.from_web,
             family: role.family,
         };
-        let datagram = rewrite.write(&format!("{:x}_{number:x}", self.shard));
+        let datagram = rewrite.write(&relays.cookie(self.shard, number));
         if role.kind == Kind::Offer {
             call.note_offer(&role);
         }
@@ -168,8 +168,10 @@ impl<T> MediaTable<T> {
         let Some((cookie, reply)) = command::read(reply) else {
             return;
         };
-        let number = cookie.split_once('_').map_or("", |(_, number)| number);
-        let number = u64::from_str_radix(number, 16).unwrap_or(0);
+        let name = cookie.split_once('_').map(|(_, name)| name);
+        let Some(number) = name.and_then(|name| relays.number_of(name)) else {
+            return;
+        };
         let is_it = |question: &&Question| relays.address(question.relay) == from;
         let Some(relay) = self.questions.get(&number).filter(is_it).map(|it| it.relay) else {
             return;
@@ -421,7 +423,7 @@ impl<T> MediaTable<T> {
     ) {
         let number = self.last_question + 1;
         self.last_question = number;
-        let datagram = command::delete(&format!("{:x}_{number:x}", self.shard), names);
+        let datagram = command::delete(&relays.cookie(self.shard, number), names);
         let question = Question {
             call_id: names.call_id.into(),
             kind: Kind::Delete,

@@ -24,6 +24,10 @@ struct Site {
 
 impl Site {
     fn new(relays: usize, refuses: bool) -> Self {
+        Self::with_seed(1, relays, refuses)
+    }
+
+    fn with_seed(seed: u64, relays: usize, refuses: bool) -> Self {
         let configs = (0..relays).map(|number| RelayConfig {
             address: address(number),
             weight: 1,
@@ -31,7 +35,7 @@ impl Site {
         let configs: Vec<_> = configs.collect();
         Self {
             table: MediaTable::new(5, 100, refuses),
-            relays: Relays::new(&configs, 1, Instant::ZERO),
+            relays: Relays::new(&configs, seed, Instant::ZERO),
             now: Instant::ZERO,
             out: MediaActions::default(),
             wish: MediaWish::Auto,
@@ -460,6 +464,26 @@ fn a_relay_that_does_not_answer_is_down_and_the_call_goes_to_another() {
     let pong = [cookie, b" d6:result4:ponge"].concat();
     assert!(site.relays.take_pong(first, &pong, site.now));
     assert!(site.relays.states().iter().all(|it| it.is_up));
+}
+
+/// A relay gives the answer that it remembers to whoever asks with the same cookie: another run of
+/// the server, or another node, must not get the description of somebody else's call.
+#[test]
+fn each_run_asks_with_cookies_of_its_own_and_believes_no_other_ones() {
+    let mut runs = [1, 2].map(|seed| Site::with_seed(seed, 1, true));
+    let [first, second] = runs.each_mut().map(|site| {
+        site.pass(&invite("z9hG4bKb1", WEB), to(Transport::Udp, 1), None, 1);
+        site.command()
+    });
+    assert_ne!(first.1, second.1);
+    assert_eq!(first.2, second.2);
+    let [_, site] = &mut runs;
+    site.reply(first.0, &first.1, &[("result", "ok"), ("sdp", PLAIN)]);
+    assert!(site.out.ready.is_empty());
+    site.reply(second.0, &second.1, &[("result", "ok"), ("sdp", RELAYED)]);
+    assert!(site.ready().1.ends_with(RELAYED));
+    let [first, second] = runs.map(|site| site.relays.ping(site.now));
+    assert_ne!(first, second);
 }
 
 #[test]
