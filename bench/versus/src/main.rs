@@ -204,7 +204,7 @@ fn report_files(files: &[PathBuf], out: Option<PathBuf>) -> Result<ExitCode> {
     let rows = record::load_all(files)?;
     let folder = out.unwrap_or_else(|| bench_folder().join("record").join(machine::folder_name()));
     report::write(&rows, &folder)?;
-    record::save(&folder.join("record.json"), &rows)?;
+    record::save(&folder.join("record.json.gz"), &rows)?;
     println!("{}", folder.join("index.html").display());
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,13 @@
 //! The record of a run: one row for each figure, as `--json` writes it.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::{Read, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::{Deserialize, Serialize};
 
 use crate::{engine::Contract, params::Params, scenario::Better};
@@ -149,10 +151,24 @@ pub fn add_rounds(rows: &mut Vec<Row>, later: Vec<Row>) {
     }
 }
 
+/// Reads a record; one whose name ends in `.gz` is compressed.
 pub fn load(path: &Path) -> Result<Vec<Row>> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = text_of(path).with_context(|| path.display().to_string())?;
     serde_json::from_str(&text)
         .with_context(|| format!("{}: not a record of versus", path.display()))
+}
+
+fn text_of(path: &Path) -> std::io::Result<String> {
+    if !is_compressed(path) {
+        return fs::read_to_string(path);
+    }
+    let mut text = String::new();
+    GzDecoder::new(File::open(path)?).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn is_compressed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
 }
 
 /// The rows of several records, in their order.
@@ -165,12 +181,23 @@ pub fn load_all(files: &[PathBuf]) -> Result<Vec<Row>> {
         .collect())
 }
 
-/// Writes the whole record at once: a reader sees the old one or the new one.
+/// Writes the whole record at once: a reader sees the old one or the new one. Compresses one
+/// whose name ends in `.gz`.
 pub fn save(path: &Path, rows: &[Row]) -> Result<()> {
-    let text = serde_json::to_string_pretty(rows)?;
-    let draft = path.with_extension("json.draft");
-    fs::write(&draft, text + "\n").with_context(|| draft.display().to_string())?;
+    let text = serde_json::to_string_pretty(rows)? + "\n";
+    let draft = path.with_extension("draft");
+    write(&draft, text.as_bytes(), is_compressed(path))
+        .with_context(|| draft.display().to_string())?;
     fs::rename(&draft, path).with_context(|| path.display().to_string())
+}
+
+fn write(path: &Path, text: &[u8], is_compressed: bool) -> std::io::Result<()> {
+    if !is_compressed {
+        return fs::write(path, text);
+    }
+    let mut file = GzEncoder::new(File::create(path)?, Compression::best());
+    file.write_all(text)?;
+    file.finish().map(drop)
 }
 
 /// If the largest ratio of two rounds is more than this multiple of the smallest, the
@@ -262,9 +289,14 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        let path = std::env::temp_dir().join(format!("versus-record-{}.json", std::process::id()));
-        save(&path, &[]).unwrap();
-        assert!(load(&path).unwrap().is_empty());
-        fs::remove_file(path).unwrap();
+        for name in ["json", "json.gz"] {
+            let file = format!("versus-record-{}.{name}", std::process::id());
+            let path = std::env::temp_dir().join(file);
+            save(&path, &[]).unwrap();
+            let is_gzip = fs::read(&path).unwrap().starts_with(&[0x1f, 0x8b]);
+            assert_eq!(is_gzip, name == "json.gz");
+            assert!(load(&path).unwrap().is_empty());
+            fs::remove_file(path).unwrap();
+        }
     }
 }
