@@ -1,8 +1,10 @@
-//! NOTIFYs that are lost on the way to the server that has the watcher's connection.
+//! NOTIFYs that are lost: on the way to the server that has the watcher's connection, or with the answer to the SUBSCRIBE.
 
 use crate::{Watcher, assert_has, at, online};
+use busyhour::clock::Instant;
 use busyhour_registrar::watch::End;
 use busyhour_sip::Transport;
+use std::time::Duration;
 
 /// Over a connection nothing is sent twice; but it may not have come to the server that has the connection.
 #[test]
@@ -56,4 +58,91 @@ fn a_watcher_that_answers_what_was_told_anew_is_heard() {
     assert!(!watcher.subscription.may_be_lost(watcher.now));
     watcher.pass(2000);
     assert!(watcher.poll().is_some());
+}
+
+/// Nothing came through for longer than the NOTIFY is sent, so the watcher sends its SUBSCRIBE again. Once that is answered it
+/// sends no other.
+#[test]
+fn a_watcher_whose_subscribe_comes_again_is_told_though_four_copies_are_lost() {
+    let mut watcher = Watcher::active();
+    assert_eq!(copies_until(&mut watcher, at(7500)), [500, 1500, 3500]);
+    watcher.subscription.asked_again(watcher.now);
+    assert_eq!(
+        copies_until(&mut watcher, at(30_000)),
+        [7500, 8500, 10_500],
+        "one of them may be lost, too"
+    );
+    watcher.subscription.asked_again(watcher.now);
+    assert!(watcher.poll().is_some());
+    assert!(watcher.answer(1, 200));
+    watcher.subscription.asked_again(watcher.now);
+    assert_eq!(watcher.poll(), None, "it is answered");
+    assert_eq!(watcher.subscription.deadline(), Some(at(600_000)));
+}
+
+#[test]
+fn a_watcher_that_has_answered_gets_as_many_copies_as_without_a_second_subscribe() {
+    let [mut one, mut other] = [Watcher::active(), Watcher::active()];
+    for watcher in [&mut one, &mut other] {
+        assert!(watcher.answer(1, 200));
+        watcher.subscription.device_is(Some(online(7)));
+        watcher.poll().expect("a NOTIFY");
+    }
+    copies_until(&mut one, at(9000));
+    one.subscription.asked_again(one.now);
+    let copies = copies_until(&mut other, at(9000));
+    assert_eq!(copies, [500, 1500, 3500, 7500]);
+    assert_eq!(
+        copies_until(&mut one, at(40_000)),
+        copies_until(&mut other, at(40_000))
+    );
+}
+
+#[test]
+fn over_a_connection_nothing_is_sent_again_for_a_second_subscribe() {
+    let mut watcher = Watcher::subscribe_over("Event: presence\r\nExpires: 600", Transport::Tcp);
+    watcher.subscription.device_is(None);
+    watcher.poll().expect("a NOTIFY");
+    watcher.subscription.asked_again(watcher.now);
+    assert_eq!(copies_until(&mut watcher, at(31_999)), [0; 0]);
+}
+
+/// Somebody forges the address of another one, and repeats the SUBSCRIBE at any moments.
+#[test]
+fn for_no_subscribe_a_forged_address_gets_more_than_for_the_first_one() {
+    for seed in 0..200_u64 {
+        let mut random = seed;
+        let mut below = |bound: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % bound
+        };
+        let mut watcher = Watcher::active();
+        let pause_max = 1 + below(20_000);
+        let (mut copies, mut repeated) = (vec![0], 0);
+        while watcher.subscription.ended().is_none() {
+            let next = watcher.now + Duration::from_millis(1 + below(pause_max));
+            copies.extend(copies_until(&mut watcher, next));
+            watcher.subscription.asked_again(watcher.now);
+            repeated += 1;
+        }
+        assert!(copies.len() <= 4 + 3 * repeated, "seed {seed}: {copies:?}");
+        let pauses = copies.windows(2).map(|two| two[1] - two[0]);
+        assert!(pauses.min() >= Some(500), "seed {seed}: {copies:?}");
+        assert!(copies.last() < Some(&32_000), "seed {seed}: {copies:?}");
+    }
+}
+
+/// When copies left until `end`, in milliseconds. It is `end` then.
+fn copies_until(watcher: &mut Watcher, end: Instant) -> Vec<u64> {
+    let mut copies = Vec::new();
+    while let Some(deadline) = watcher.subscription.deadline().filter(|it| *it < end) {
+        watcher.now = deadline.max(watcher.now);
+        if watcher.poll().is_some() {
+            copies.push(watcher.now.as_nanos() / 1_000_000);
+        }
+    }
+    watcher.now = end;
+    copies
 }

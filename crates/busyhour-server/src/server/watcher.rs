@@ -12,6 +12,7 @@ mod list_resolution;
 pub(super) mod list_watching;
 mod durable;
 mod resource_index;
+mod unheard_watcher;
 mod watcher_infos;
 mod watcher_listing;
 pub(super) mod view;

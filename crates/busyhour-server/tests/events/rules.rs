@@ -31,6 +31,30 @@ fn a_watcher_that_does_not_answer_ends_after_32_seconds() {
     assert_eq!(world.sent(), [""; 0]);
 }
 
+/// Nothing came through for longer than the first NOTIFY is sent, so its SUBSCRIBE comes again.
+#[test]
+fn a_watcher_whose_subscribe_comes_again_is_told_though_all_was_lost_before() {
+    let mut world = World::open();
+    let request = world.subscribe_request("w", "alice", "Event: presence\r\n");
+    world.receive(&request);
+    world.pass(7500);
+    let lost = world.sent();
+    assert_eq!(lost.len(), 5, "the answer, and a NOTIFY four times");
+    for copies in [3, 3] {
+        world.receive(&request);
+        world.pass(3500);
+        let sent = world.sent();
+        assert_eq!(sent[0], lost[0], "the same answer");
+        assert_eq!(sent[1..], vec![lost[1].clone(); copies]);
+    }
+    world.receive(&ok(&lost[1]));
+    world.receive(&request);
+    assert_eq!(world.sent(), [lost[0].clone()], "it has answered");
+    world.register("alice", 600);
+    assert!(world.only_notify().contains("<basic>open</basic>"));
+    assert_eq!(world.stats().watch.watcher_count, 1);
+}
+
 #[test]
 fn a_watcher_that_answers_481_ends_at_once() {
     let mut world = World::open();

@@ -14,8 +14,11 @@ pub(in crate::watch) struct Outstanding {
     pub(in crate::watch) is_resent: bool,
     is_reliable: bool,
     interval: Duration,
+    /// Its last copy left then.
+    sent_at: Instant,
     resend_at: Instant,
-    resends_left: u32,
+    /// `None` is as many as there is time for.
+    resends_left: Option<u32>,
     give_up_at: Instant,
     /// Another NOTIFY takes its place then.
     tell_anew_at: Option<Instant>,
@@ -49,11 +52,12 @@ impl Outstanding {
             is_resent: false,
             is_reliable,
             interval: T1,
+            sent_at: now,
             resend_at: match is_reliable {
                 true => give_up_at,
                 false => now + T1,
             },
-            resends_left: if is_heard { u32::MAX } else { UNHEARD_RESENDS },
+            resends_left: (!is_heard).then_some(UNHEARD_RESENDS),
             give_up_at,
             tell_anew_at: None,
         }
@@ -96,7 +100,7 @@ impl Outstanding {
     pub(in crate::watch) fn is_silent(&self, now: Instant) -> bool {
         match self.is_reliable {
             true => now + (64 * T1 - T2) >= self.give_up_at,
-            false => self.resends_left == 0,
+            false => self.resends_left == Some(0),
         }
     }
 
@@ -111,12 +115,24 @@ impl Outstanding {
         }
         self.is_resent = true;
         self.interval = (2 * self.interval).min(T2);
-        self.resends_left = self.resends_left.saturating_sub(1);
+        self.sent_at = now;
+        self.resends_left = self.resends_left.map(|left| left.saturating_sub(1));
         self.resend_at = match self.resends_left {
-            0 => self.give_up_at,
+            Some(0) => self.give_up_at,
             _ => now + self.interval,
         };
         Some(self.datagram.clone())
+    }
+
+    /// The SUBSCRIBE that it follows has come again: it is resent as often as after the first one, and next T1 after the
+    /// last copy, which may be at once.
+    pub(in crate::watch) fn wanted_again(&mut self, now: Instant) {
+        if self.is_reliable || self.resends_left.is_none() {
+            return;
+        }
+        self.resends_left = Some(UNHEARD_RESENDS);
+        self.interval = T1;
+        self.resend_at = now.max(self.sent_at + T1);
     }
 
     /// A provisional response slows the retransmissions down.

@@ -1,5 +1,6 @@
 //! One subscription from its SUBSCRIBE to its end.
 
+mod notify_loss;
 mod notify_writing;
 
 use crate::registrar::{Advertised, Refusal, seconds};
@@ -382,43 +383,6 @@ impl Subscription {
         true
     }
 
-    /// The last NOTIFY could not be sent at `now` for lack of room. If this was its first copy, it counts as never
-    /// written; otherwise that may have arrived, and the next one has another number and tells everything anew.
-    /// The full state of a later time is sent at a [`deadline`](Self::deadline); the waits grow up to 1 s.
-    pub fn put_off(&mut self, now: Instant) {
-        match self.outstanding.take() {
-            None => return,
-            Some(outstanding) if outstanding.is_resent => self.tell_anew(),
-            Some(_) => self.take_back(),
-        }
-        self.silence = None;
-        let since = *self.put_off_since.get_or_insert(now);
-        self.retry_at = Some(now + (now - since).clamp(ROOM_SOON, ROOM_LATER));
-    }
-
-    /// What is on its way may be lost, and the way is open again: a NOTIFY that nobody has answered is told anew at
-    /// once, and so is one that was [put off](Self::put_off).
-    pub fn way_is_open(&mut self) {
-        self.silence = None;
-        if self.outstanding.take().is_some() {
-            self.tell_anew();
-        }
-        if self.put_off_since.take().is_some() {
-            self.retry_at = None;
-        }
-    }
-
-    /// The NOTIFY that has just left over a reliable transport may be lost, since another server has the connection. Without
-    /// an answer the state is told anew, each time under another number: a copy would be a second request for who has got
-    /// the first. Returns whether this one was such.
-    pub fn may_be_lost(&mut self, now: Instant) -> bool {
-        let was_silent = self.silence.is_some();
-        if let Some(outstanding) = self.outstanding.as_mut() {
-            self.silence = Some(outstanding.may_be_lost(self.silence, now));
-        }
-        was_silent
-    }
-
     /// Ends the subscription with a last NOTIFY, or without one when there is
     /// nothing to tell, no buffer or no room for 32 s.
     pub fn end(&mut self, end: End, now: Instant) {
@@ -570,32 +534,6 @@ impl Subscription {
         }
     }
 
-    /// The last NOTIFY counts as never written.
-    fn take_back(&mut self) {
-        self.dialog.take_back_cseq();
-        self.version = self.version.wrapping_sub(1);
-        if let Some(view) = self.view_mut() {
-            view.take_back();
-        }
-        self.owe_again();
-    }
-
-    /// Nobody knows whether the last NOTIFY has arrived, so the next one tells everything.
-    fn tell_anew(&mut self) {
-        if let Some(view) = self.view_mut() {
-            view.tell_all();
-        }
-        self.owe_again();
-    }
-
-    fn owe_again(&mut self) {
-        if let Some(view) = self.watchers.as_mut() {
-            view.told.forget();
-        }
-        self.owes_notify = true;
-        self.is_urgent = true;
-    }
-
     fn view_mut(&mut self) -> Option<&mut ListView> {
         self.list.as_mut()?.view.as_mut()
     }
@@ -693,8 +631,3 @@ impl Subscription {
         Ok(Some(Transmission { datagram, is_again }))
     }
 }
-
-/// A connection that is read has room again by then.
-const ROOM_SOON: Duration = Duration::from_millis(100);
-/// Ten thousand that wait for a peer that is not read cost a tenth of a core.
-const ROOM_LATER: Duration = Duration::from_secs(1);

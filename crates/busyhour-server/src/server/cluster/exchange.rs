@@ -7,8 +7,9 @@ use super::{
 };
 use crate::server::{ReadMode, core::Core};
 use busyhour::{buffer::Buffer, timer::AddError};
-use busyhour_cluster::BrokerMessage;
-use busyhour_sip::{Flow, Message, Start};
+use busyhour_cluster::{BrokerMessage, Partition};
+use busyhour_registrar::address_of_record;
+use busyhour_sip::{Flow, HeaderName, Message, Method, Start};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},

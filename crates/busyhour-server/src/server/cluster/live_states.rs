@@ -77,6 +77,8 @@ pub(super) enum LiveEvent {
     Watched(Name),
     /// Another node did not listen when it was asked.
     Unanswered(Incarnation),
+    /// A node is reached again.
+    PathIsOpen(u16),
     /// Changes wait to be sent.
     Flush,
     /// Time has passed; at this time or later the nodes were these.
@@ -371,6 +373,11 @@ impl LiveStates {
         if !is_sent {
             self.counters.not_sent.increment();
         }
+    }
+
+    /// A node is reached again. Without room who is reached through it may be told later.
+    pub(super) fn path_is_open(&self, node: u16) {
+        self.push(LiveEvent::PathIsOpen(node));
     }
 
     /// `false` if it is not taken.

@@ -280,7 +280,9 @@ impl Core {
             }
             Seen::Answered(answer) => {
                 traffic.retransmissions_answered.increment();
-                self.responder.send(answer_flow(message, flow), answer);
+                self.responder
+                    .send(answer_flow(message, flow), answer.clone());
+                self.asked_again(message, flow, &answer);
                 true
             }
         }

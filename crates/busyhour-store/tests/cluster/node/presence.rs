@@ -257,7 +257,7 @@ impl Life {
             None => {
                 let opened = self.presence.opened.get(&request_name(&message)).cloned();
                 if let Some(tag) = opened {
-                    return self.answer_again(&tag, &message, &subscribe, request.flow);
+                    return self.answer_again(now, &tag, (&message, &subscribe), request.flow);
                 }
                 self.presence.tag_count += 1;
                 let (count, Member { node, epoch }) = (self.presence.tag_count, self.member);
@@ -297,12 +297,13 @@ impl Life {
     /// The transaction has the answer.
     fn answer_again(
         &mut self,
+        now: Instant,
         tag: &str,
-        message: &Message<'_>,
-        subscribe: &Subscribe<'_>,
+        (message, subscribe): (&Message<'_>, &Subscribe<'_>),
         flow: Flow,
     ) {
-        if let Some(Watched { subscription, .. }) = self.presence.watchers.get(tag) {
+        if let Some(Watched { subscription, .. }) = self.presence.watchers.get_mut(tag) {
+            subscription.asked_again(now);
             let mut answer = Vec::new();
             write_accepted(
                 &mut answer,

@@ -77,6 +77,8 @@ struct PeerPath {
 pub(in crate::server::cluster) enum FromNode {
     /// A message for this node.
     Message(Vec<u8>),
+    /// This node hears us again, or for the first time.
+    PathIsOpen(u16),
     /// Nothing that anybody else needs to know.
     Nothing,
 }
@@ -158,7 +160,8 @@ impl NodePaths {
             self.counters.refused.increment();
             return FromNode::Nothing;
         };
-        let now = self.clock.now().as_nanos();
+        let at = self.clock.now();
+        let now = at.as_nanos();
         peer.heard.store(now, Ordering::Relaxed);
         match kind {
             MESSAGE => FromNode::Message(bytes),
@@ -167,11 +170,13 @@ impl NodePaths {
                 peer.joins_pieces.store(true, Ordering::Relaxed);
                 FromNode::Nothing
             }
-            PROBE => {
-                if bytes == HEARD {
-                    peer.hears_us.store(now, Ordering::Relaxed);
+            PROBE if bytes == HEARD => {
+                let was_open = peer.is_open(at);
+                peer.hears_us.store(now, Ordering::Relaxed);
+                match was_open {
+                    true => FromNode::Nothing,
+                    false => FromNode::PathIsOpen(peer.member.node.0),
                 }
-                FromNode::Nothing
             }
             _ => FromNode::Nothing,
         }
@@ -356,13 +361,16 @@ mod tests {
         }
     }
 
-    /// Each hears what the other one has sent.
-    fn exchange(one: &End, other: &End) {
+    /// Each hears what the other one has sent; returns how often a path has opened.
+    fn exchange(one: &End, other: &End) -> usize {
+        let mut opened = 0;
         for (from, to) in [(one, other), (other, one)] {
             for datagram in from.sent() {
-                to.paths.receive(&datagram);
+                let heard = to.paths.receive(&datagram);
+                opened += usize::from(matches!(heard, FromNode::PathIsOpen(_)));
             }
         }
+        opened
     }
 
     fn pass(runtime: &Runtime, time: Duration) {
@@ -471,7 +479,7 @@ mod tests {
                 one.paths.beat();
                 other.paths.beat();
                 match is_cut {
-                    false => exchange(&one, &other),
+                    false => drop(exchange(&one, &other)),
                     true => {
                         one.sent();
                         exchange(&other, &one);
@@ -482,6 +490,30 @@ mod tests {
             assert_eq!(one.paths.send(2, b"hello"), !is_cut);
             one.sent();
         }
+    }
+
+    /// What was sent meanwhile may be lost, and somebody may want to send it again.
+    #[test]
+    fn a_path_that_opens_again_is_told_once() {
+        let runtime = Runtime::simulated(1);
+        let [one, other] = two(&runtime);
+        let live = |is_cut: bool| {
+            let mut opened = 0;
+            for _ in 0..6 {
+                one.paths.beat();
+                other.paths.beat();
+                if is_cut {
+                    drop((one.sent(), other.sent()));
+                }
+                opened += exchange(&one, &other);
+                pass(&runtime, PROBE_PAUSE);
+            }
+            opened
+        };
+        assert_eq!([live(false), live(false)], [2, 0]);
+        live(true);
+        assert!(!one.paths.send(2, b"hello"));
+        assert_eq!([live(false), live(false)], [2, 0]);
     }
 
     #[test]

@@ -1,0 +1,118 @@
+//! A watcher that has answered no NOTIFY yet is sent few copies of the first one, since it may not be there. It is sent some
+//! more when its SUBSCRIBE comes again, and when the path to the node through which it is reached opens again:
+//! what was sent meanwhile is lost. `busyhour-registrar/src/watch/notifier/subscription/notify_loss.rs` says how many.
+
+use super::{Watcher, watchers::Watchers};
+use crate::server::core::Core;
+use busyhour::{buffer::Buffer, task::Task};
+use busyhour_sip::{Flow, Message, Method};
+use std::sync::Arc;
+
+impl Core {
+    /// A request has come again that has this answer.
+    pub(in crate::server) fn asked_again(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        answer: &Buffer,
+    ) {
+        if flow.transport.is_reliable() || request.method() != Some(Method::Subscribe) {
+            return;
+        }
+        let Ok(answer) = Message::parse(answer) else {
+            return;
+        };
+        let to = answer.to().ok();
+        let watcher = to.and_then(|to| self.watchers.find(to.tag()?));
+        // Whatever its queue has leads to a NOTIFY as well.
+        if let Some(watcher) = watcher.filter(|it| !self.is_flooded(it.queued_len())) {
+            watcher.push_asked_again();
+        }
+    }
+}
+
+impl Watchers {
+    /// This node is reached again.
+    pub(in crate::server) fn path_is_open(&self, node: u16) {
+        self.in_shards(|watchers| {
+            let through_it = watchers.iter().filter(|it| it.is_reached_through(node));
+            through_it.for_each(Watcher::push_asked_again);
+        });
+    }
+}
+
+impl Watcher {
+    fn push_asked_again(self: &Arc<Self>) {
+        if !self.is_unheard() {
+            return;
+        }
+        let watcher = self.clone();
+        let ask = move || {
+            watcher.with(|context, state| state.subscription.asked_again(context.clock.now()));
+        };
+        // One that takes no more is shut down already.
+        self.push_task(Task::labelled(&"SUBSCRIBE again", ask));
+    }
+
+    /// A NOTIFY waits for its answer, and none was answered before.
+    fn is_unheard(&self) -> bool {
+        let state = self.lock();
+        !state.subscription.is_heard() && state.subscription.outstanding_len() > 0
+    }
+
+    fn is_reached_through(&self, node: u16) -> bool {
+        self.lock().subscription.dialog().flow().node == node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::load::shares::Holder;
+    use busyhour::{bus::Name, clock::Instant, runtime::Runtime};
+    use busyhour_registrar::{
+        Advertised,
+        watch::{Subscribe, Subscription, WatchPolicy},
+    };
+    use std::time::Duration;
+
+    const SUBSCRIBE: &str = "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
+        Via: SIP/2.0/UDP 192.0.2.7:5070;branch=z9hG4bK1\r\n\
+        From: <sip:bob@example.com>;tag=b\r\nTo: <sip:alice@example.com>\r\n\
+        Call-ID: c\r\nCSeq: 1 SUBSCRIBE\r\nContact: <sip:bob@192.0.2.7>\r\n\
+        Event: reg\r\nContent-Length: 0\r\n\r\n";
+
+    #[test]
+    fn who_is_reached_through_a_node_is_told_when_the_path_to_it_opens_again() {
+        let runtime = Runtime::simulated(1);
+        let core = Core::simulated(&runtime, 10);
+        let message = Message::parse(SUBSCRIBE.as_bytes()).expect("sound");
+        let [local, remote] = ["192.0.2.1:5060", "192.0.2.7:5070"].map(|it| it.parse().unwrap());
+        let flow = Flow {
+            node: 2,
+            ..Flow::udp(local, remote)
+        };
+        let request = Subscribe::read(&message, &WatchPolicy::default(), flow).expect("granted");
+        let alice = Name::new("sip:alice@example.com");
+        let subscription =
+            Subscription::open(&request, alice, "1-2", Advertised::default(), Instant::ZERO);
+        let holder = Holder::NOBODY;
+        let watcher = Watcher::new(1, "1-2", holder, &core.watching, subscription);
+        let watcher = Arc::new(watcher);
+        core.watchers.insert(&watcher).expect("room");
+        watcher.start(&core.watching);
+        let simulation = runtime.simulation().expect("it is one");
+        let copies = || {
+            simulation.run_for(Duration::from_secs(4));
+            core.watchers.stats().retransmitted
+        };
+        assert_eq!([copies(), copies()], [3, 3]);
+        core.watchers.path_is_open(3);
+        assert_eq!(copies(), 3, "another node");
+        core.watchers.path_is_open(2);
+        assert_eq!(copies(), 6);
+        watcher.push_answer(1, 200);
+        core.watchers.path_is_open(2);
+        assert_eq!(copies(), 6, "it has answered");
+    }
+}
