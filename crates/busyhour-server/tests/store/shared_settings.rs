@@ -1,7 +1,11 @@
 //! Nodes that set several things at the same time, each of which is right by what its node knows: all
 //! end with what the database has.
 
-use crate::{cluster::Site, wait_until};
+use crate::{cluster::Site, support::phone::Phone, wait_until};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 const LISTS: &str = "[limits]\nlists = 2\n";
 
@@ -81,3 +85,51 @@ fn what_a_node_has_no_room_for_is_taken_when_it_has() {
         wait_until(|| lists.iter().all(is_same), all);
     }
 }
+
+/// The node that has the address of a list knows of it before their SUBSCRIBE, after that, or while it is stored.
+#[test]
+fn panels_that_have_just_subscribed_are_told_that_their_address_is_a_list() {
+    let site = Site::new();
+    let nodes = [site.node("alpha"), site.node("beta")];
+    for node in &nodes {
+        node.wait_until_it_serves(128);
+    }
+    for round in 0..8_usize {
+        let list = format!("panel{round}");
+        let mut panels = [0, 1].map(|number| Phone::new(&nodes[number].0, 9, "watcher"));
+        thread::scope(|scope| {
+            for panel in &mut panels {
+                let request = panel.subscribe_request(&list, LISTS_TOO);
+                scope.spawn(move || {
+                    let answer = panel.ask(&request);
+                    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+                });
+            }
+            thread::sleep(Duration::from_millis(round as u64 * 5));
+            let path = format!("/api/v1/lists/{list}");
+            let answer = nodes[round % 2].ask("PUT", &path, r#"{"entries":["ada"]}"#);
+            assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+        });
+        for panel in &mut panels {
+            is_told_of_ada(panel, &list);
+        }
+    }
+}
+
+fn is_told_of_ada(panel: &mut Phone, list: &str) {
+    loop {
+        let notify = panel.notified_until(Instant::now() + Duration::from_secs(20));
+        let notify = notify.unwrap_or_else(|| panic!("nothing is told of {list}"));
+        if notify.contains("sip:ada@example.com") {
+            return;
+        }
+        if notify.contains("\r\nSubscription-State: terminated;reason=deactivated\r\n") {
+            let request = panel.subscribe_request(list, LISTS_TOO);
+            let answer = panel.ask(&request);
+            assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        }
+    }
+}
+
+const LISTS_TOO: &str = "Supported: eventlist\r\n\
+    Accept: application/pidf+xml, application/rlmi+xml, multipart/related\r\n";
