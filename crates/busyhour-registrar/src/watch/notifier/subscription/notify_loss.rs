@@ -12,6 +12,15 @@
 //! - fewer NOTIFYs leave for each SUBSCRIBE that comes again than for another new one;
 //! - no two leave within 0.5 s, and none later than 32 s after the first one, however often the SUBSCRIBE comes;
 //! - whoever sends them counts each one against what an unproven source may be sent.
+//!
+//! A watcher on a connection of another server has shown that it is there, so what it is told anew harms no third one. Four
+//! NOTIFYs in 32 s are told anew, after pauses of 2, 4, 8 and 16 s, and no other bound is needed:
+//!
+//! - A subscription has one NOTIFY under way. The one that is told anew takes its place, in memory and in what its source and
+//!   account are charged for, which is the bound by source.
+//! - When many are told anew at the same moment, because the same server has lost what it was to pass on, as many were told
+//!   at one moment before, with the same cost. The way there refuses what it has no room for, and who is refused is told
+//!   within a second, with the last state.
 
 use super::Subscription;
 use busyhour::clock::Instant;
