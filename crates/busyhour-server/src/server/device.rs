@@ -522,12 +522,13 @@ impl Device {
         let mut lost = None;
         match draft.answer {
             Answer::Sip(transaction, flow, answer) => {
+                let network = context.responder.network();
+                if !state.bindings.is_empty() {
+                    network.registered(flow, &self.aor);
+                }
                 lost = (!context.responder.accept(transaction, flow, answer)).then_some(flow);
                 if draft.keeps_flow {
-                    context
-                        .responder
-                        .network()
-                        .expect_keepalives(flow, SILENCE_MAX);
+                    network.expect_keepalives(flow, SILENCE_MAX);
                 }
             }
             Answer::Iax2(call, verdict) => context.iax2.conclude(&call, &verdict),

@@ -38,6 +38,9 @@ pub trait Network: Send + Sync {
         true
     }
 
+    /// An address of record was registered over this flow, and that is acknowledged.
+    fn registered(&self, _flow: Flow, _aor: &str) {}
+
     /// The client of a connection was told to send something at least this often: the
     /// connection is closed after a longer silence.
     fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}

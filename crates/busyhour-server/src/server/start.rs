@@ -84,7 +84,9 @@ impl Core {
         membership: Option<ClusterMembership>,
     ) -> Result<Arc<Self>, StartError> {
         // The lease has to be renewed while the store is read.
-        let cluster = membership.map(|membership| ClusterNode::start(membership, &runtime));
+        let cluster = membership.map(|membership| {
+            ClusterNode::start(membership, &runtime, config.limits.source_percent)
+        });
         let cluster = cluster.transpose()?.map(Arc::new);
         let network = match &cluster {
             None => network,

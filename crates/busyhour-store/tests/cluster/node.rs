@@ -80,7 +80,7 @@ pub struct Life {
 }
 
 impl Asked {
-    fn flow(&self) -> Flow {
+    pub fn flow(&self) -> Flow {
         flow_of(self.device, self.came_to, (Transport::Udp, 0))
     }
 }
@@ -169,9 +169,6 @@ impl Life {
     pub fn register(&mut self, now: Instant, unix: UnixTime, asked: Asked, aor: &str, text: &str) {
         let partition = Partition::of(aor);
         self.note_life(now, asked.flow());
-        if asked.came_to == self.number {
-            self.note_registered(asked.flow(), partition);
-        }
         match self.core.route(now, partition) {
             Route::Here(grant) => self.decide(now, unix, asked, (aor, text), grant),
             // What was handed on is not handed on again.

@@ -324,6 +324,9 @@ impl World {
         );
         // The answer to the telephone may be lost, too; what was said counts all the same.
         device.answered(cseq);
+        if let Some(life) = &mut self.machines[asked.came_to].life {
+            life.note_registered(asked.flow(), Partition::of(&device.aor));
+        }
     }
 
     fn query(&mut self, number: usize, process: u64, query: Query) {

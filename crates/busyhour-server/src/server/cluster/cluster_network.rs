@@ -9,6 +9,7 @@ use crate::server::{
     TlsTarget, Unread,
 };
 use busyhour::buffer::Buffer;
+use busyhour_cluster::Partition;
 use busyhour_sip::{Flow, Transport};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -85,6 +86,14 @@ impl Network for ClusterNetwork {
         }
         let message = NodeMessage::new(NodeVerb::Trust, self.link.own(), flow);
         !flow.transport.is_reliable() || self.link.tell(&message)
+    }
+
+    /// That of another node is noted there, when the answer leaves.
+    fn registered(&self, flow: Flow, aor: &str) {
+        if self.is_own(flow) && !flow.transport.is_reliable() {
+            let partition = Partition::of(aor);
+            (self.link.registered_flows).registered(self.named(flow), partition);
+        }
     }
 
     fn expect_keepalives(&self, flow: Flow, within: Duration) {

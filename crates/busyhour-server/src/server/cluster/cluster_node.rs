@@ -3,7 +3,6 @@
 use super::{
     ClusterMembership, NodeLife, NodeWay,
     direct::node_paths::NodePaths,
-    flows::registered_flows::RegisteredFlows,
     inbox::{
         node_inbox::{NodeEvent, NodeInbox},
         operator_wish::{OperatorWish, Wish},
@@ -28,7 +27,6 @@ pub(in crate::server) struct ClusterNode {
     pub(in crate::server) live: Arc<LiveStates>,
     /// Requests whose address nobody had.
     pub(super) set_aside: Counter,
-    pub(super) registered_flows: RegisteredFlows,
     member: Member,
     clock: Clock,
     last_view: Arc<LastView>,
@@ -37,10 +35,12 @@ pub(in crate::server) struct ClusterNode {
 }
 
 impl ClusterNode {
-    /// Begins to renew the lease, and to have partitions.
+    /// Begins to renew the lease, and to have partitions. A source of requests has so many percent of what is kept for the
+    /// other nodes.
     pub(in crate::server) fn start(
         mut membership: ClusterMembership,
         runtime: &Runtime,
+        source_percent: u64,
     ) -> io::Result<Self> {
         let clock = runtime.clock().clone();
         let routes = Arc::new(PartitionRoutes::new());
@@ -71,7 +71,8 @@ impl ClusterNode {
             );
         }
         let broker = membership.broker.clone();
-        let link = Arc::new(NodeLink::new(broker, paths, subjects, member));
+        let shares = (random_number(runtime)?, source_percent);
+        let link = Arc::new(NodeLink::new(broker, paths, subjects, member, shares));
         let incarnation = incarnation(runtime, member)?;
         let live = Arc::new(LiveStates::new(
             runtime,
@@ -84,7 +85,6 @@ impl ClusterNode {
             link: link.clone(),
             live: live.clone(),
             set_aside: Counter::default(),
-            registered_flows: RegisteredFlows::new(u64::from(member.node.0)),
             member: membership.member,
             clock: clock.clone(),
             last_view: last_view.clone(),
@@ -257,7 +257,11 @@ impl ClusterNode {
             pieces_lost: of_paths(|paths| paths.counters.pieces_lost.get()),
             direct_refused: of_paths(|paths| paths.counters.refused.get()),
             keepalives_passed_on: counters.keepalives_passed_on.get(),
-            flows_forgotten: self.registered_flows.forgotten_count(),
+            flows_known: self.link.registered_flows.len(),
+            flows_forgotten: self.link.registered_flows.forgotten_count(),
+            flows_over_share: self.link.registered_flows.over_share_count(),
+            handed_over_share: self.link.over_share_count(),
+            responses_forgotten: counters.responses_forgotten.get(),
             set_aside: self.set_aside.get(),
             http_asked: questions.asked.get(),
             http_unanswered: questions.unanswered.get(),
@@ -288,9 +292,13 @@ impl Drop for ClusterNode {
 
 /// This process, for those who hear its live states.
 fn incarnation(runtime: &Runtime, member: Member) -> io::Result<Incarnation> {
+    Ok(Incarnation::new(member, random_number(runtime)?))
+}
+
+fn random_number(runtime: &Runtime) -> io::Result<u64> {
     let random = random_key(runtime).map_err(io::Error::other)?;
     let random = random.first_chunk().copied().map(u64::from_le_bytes);
-    Ok(Incarnation::new(member, random.unwrap_or_default()))
+    Ok(random.unwrap_or_default())
 }
 
 const PARTITIONS: u64 = busyhour_cluster::PARTITION_COUNT as u64;

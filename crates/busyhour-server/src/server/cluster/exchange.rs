@@ -8,7 +8,7 @@ use super::{
 use crate::server::{ReadMode, core::Core};
 use busyhour::{buffer::Buffer, timer::AddError};
 use busyhour_cluster::{BrokerMessage, Partition};
-use busyhour_registrar::address_of_record;
+use busyhour_registrar::{Domains, address_of_record};
 use busyhour_sip::{Flow, HeaderName, Message, Method, Start};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -65,13 +65,17 @@ impl Core {
 
     /// A datagram has come to the socket for other nodes.
     pub(in crate::server) fn node_datagram(self: &Arc<Self>, datagram: &[u8]) {
-        let link = self.cluster.as_ref().map(|cluster| &cluster.link);
-        let paths = link.and_then(|link| link.paths.as_ref());
-        if let Some(FromNode::Message(payload)) = paths.map(|paths| paths.receive(datagram)) {
-            self.hear(&BrokerMessage {
+        let Some(cluster) = &self.cluster else { return };
+        let Some(paths) = &cluster.link.paths else {
+            return;
+        };
+        match paths.receive(datagram) {
+            FromNode::Message(payload) => self.hear(&BrokerMessage {
                 payload,
                 reply: None,
-            });
+            }),
+            FromNode::PathIsOpen(node) => cluster.live.path_is_open(node),
+            FromNode::Nothing => {}
         }
     }
 
@@ -111,7 +115,7 @@ impl Core {
             NodeVerb::Send => self.send_for(&told),
             NodeVerb::Trust => {
                 if !self.responder.network().mark_trusted(told.flow) {
-                    self.tell_flow_ended(told.flow);
+                    link.tell_flow_ended(told.from, told.flow);
                 }
             }
             NodeVerb::Keepalives => {
@@ -168,7 +172,7 @@ impl Core {
         let Some(cluster) = &self.cluster else { return };
         let (link, now) = (&cluster.link, self.clock.now());
         let mut told: Vec<u16> = Vec::new();
-        for partition in cluster.registered_flows.heard(flow, now) {
+        for partition in cluster.link.registered_flows.heard(flow, now) {
             match cluster.routes.owner_of(partition, now) {
                 PartitionOwner::At(node) if !told.contains(&node.0) => told.push(node.0),
                 _ => {}
@@ -189,9 +193,12 @@ impl Core {
         let link = &cluster.link;
         link.counters.sent_for_others.increment();
         link.note_sent(told.sip, told.from, self.clock.now());
+        if let Some(partition) = registered_partition(told, &self.domains) {
+            link.registered_flows.registered(told.flow, partition);
+        }
         let sent = self.responder.network().send(told.flow, datagram);
         if sent.is_err() && told.flow.transport.is_reliable() {
-            self.tell_flow_ended(told.flow);
+            link.tell_flow_ended(told.from, told.flow);
         }
     }
 
@@ -246,5 +253,58 @@ impl Core {
             self.responder.traffic.no_buffer.increment();
         }
         copied.ok()
+    }
+}
+
+/// The partition of an address that its node has registered over a flow of datagrams, as that node answers.
+fn registered_partition(told: &NodeMessage<'_>, domains: &Domains) -> Option<Partition> {
+    if told.flow.transport.is_reliable() || !told.sip.starts_with(b"SIP/2.0 2") {
+        return None;
+    }
+    let answer = Message::parse(told.sip).ok()?;
+    let is_registration = answer.cseq().ok()?.method == Method::Register;
+    // Without a contact the last one is gone.
+    let has_contact = answer.header(HeaderName::Contact).is_some();
+    let to = (is_registration && has_contact).then(|| answer.to().ok())??;
+    let aor = address_of_record(&to.uri, domains).ok()?;
+    Some(Partition::of(&aor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour_sip::Transport;
+
+    /// Anybody can send a REGISTER with any source, and none of them takes a place from somebody who is registered.
+    #[test]
+    fn a_flow_is_registered_by_what_its_node_has_acknowledged_and_by_nothing_else() {
+        let domains = Domains::new(["example.com".to_owned()]);
+        let [local, remote] = ["192.0.2.1:5060", "192.0.2.7:5070"].map(|it| it.parse().unwrap());
+        let over = |transport| Flow {
+            transport,
+            ..Flow::udp(local, remote)
+        };
+        let partition = |flow: Flow, status: &str, method: &str, contact: &str| {
+            let answer = format!(
+                "SIP/2.0 {status}\r\nVia: SIP/2.0/UDP 192.0.2.7:5070;branch=z9hG4bK1\r\n\
+                 From: <sip:alice@example.com>;tag=a\r\nTo: <sip:alice@example.com>;tag=b\r\n\
+                 Call-ID: c\r\nCSeq: 1 {method}\r\n{contact}Content-Length: 0\r\n\r\n"
+            );
+            let told = NodeMessage::new(NodeVerb::Send, 2, flow).with_sip(answer.as_bytes());
+            registered_partition(&told, &domains)
+        };
+        let (udp, contact) = (over(Transport::Udp), "Contact: <sip:a@192.0.2.7>\r\n");
+        let alice = Some(Partition::of("sip:alice@example.com"));
+        assert_eq!(partition(udp, "200 OK", "REGISTER", contact), alice);
+        for (flow, status, method, contact) in [
+            (udp, "401 Unauthorized", "REGISTER", contact),
+            (udp, "100 Trying", "REGISTER", contact),
+            (udp, "200 OK", "REGISTER", ""),
+            (udp, "200 OK", "INVITE", contact),
+            (over(Transport::Tcp), "200 OK", "REGISTER", contact),
+        ] {
+            let registered = partition(flow, status, method, contact);
+            assert_eq!(registered, None, "{status} {method} {contact}");
+        }
     }
 }

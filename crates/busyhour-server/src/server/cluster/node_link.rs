@@ -2,12 +2,13 @@
 
 use super::{
     direct::node_paths::NodePaths,
+    flows::registered_flows::RegisteredFlows,
     node_message::{NodeMessage, NodeVerb},
     node_questions::QuestionCounters,
     numbers::handed_numbers::HandedNumbers,
 };
 use crate::lock::lock;
-use crate::server::stats::counters::Counter;
+use crate::server::{load::source_shares::SourceShares, stats::counters::Counter};
 use busyhour::clock::Instant;
 use busyhour_cluster::{Broker, BrokerError, Member, NodeNumber, Notices};
 use busyhour_sip::{Flow, Message};
@@ -37,6 +38,9 @@ pub(in crate::server) struct NodeLink {
     probes: Mutex<ProbesInstead>,
     hasher: FixedState,
     unanswered: Arc<AtomicU64>,
+    /// Of those, the requests of clients on connections.
+    requests: Arc<SourceShares>,
+    pub(super) registered_flows: RegisteredFlows,
     /// What other nodes are told until they have answered.
     notices: Mutex<Notices>,
     /// There was a first view.
@@ -62,6 +66,8 @@ pub(super) struct LinkCounters {
     pub(super) keepalives_passed_on: Counter,
     /// Messages for flows of other nodes that were lost.
     pub(super) undelivered: Counter,
+    /// Requests that were sent for others, and forgotten while a response could come.
+    pub(super) responses_forgotten: Counter,
 }
 
 /// Which node a request was sent for, by its branch.
@@ -87,8 +93,12 @@ impl NodeLink {
         paths: Option<NodePaths>,
         subjects: String,
         own: Member,
+        (seed, source_percent): (u64, u64),
     ) -> Self {
+        let requests = SourceShares::new(UNANSWERED_MAX, source_percent, seed);
         Self {
+            requests: Arc::new(requests),
+            registered_flows: RegisteredFlows::new(seed ^ 2, source_percent),
             broker,
             paths,
             subjects,
@@ -221,7 +231,7 @@ impl NodeLink {
     ) -> Result<(), BrokerError> {
         let message = NodeMessage::new(NodeVerb::Handle, self.own, flow).with_sip(request);
         let sent = match taken {
-            Some(taken) => self.ask(&self.subject(node), message.bytes(), taken),
+            Some(taken) => self.ask_for(flow, &self.subject(node), message.bytes(), taken),
             None => {
                 self.handed.unconfirmed.increment();
                 self.send(node, &message.numbered(self.handed.next(node)))
@@ -243,6 +253,33 @@ impl NodeLink {
             true => Ok(()),
             false => self.broker.publish(&self.subject(node), bytes),
         }
+    }
+
+    /// As [`ask`](Self::ask), for a client that may not have proved who it is: its source has a share.
+    fn ask_for(
+        &self,
+        flow: Flow,
+        subject: &str,
+        message: Vec<u8>,
+        taken: OnTaken,
+    ) -> Result<(), BrokerError> {
+        let source = self.requests.take(flow.remote.ip());
+        let source = source.ok_or(BrokerError::Full)?;
+        let requests = self.requests.clone();
+        let answered = Box::new(move |is_taken| {
+            requests.give_back(source);
+            taken(is_taken);
+        });
+        let asked = self.ask(subject, message, answered);
+        if asked.is_err() {
+            self.requests.give_back(source);
+        }
+        asked
+    }
+
+    /// Requests of clients that were not handed on, since their source had its share.
+    pub(super) fn over_share_count(&self) -> u64 {
+        self.requests.refused_count()
     }
 
     fn ask(&self, subject: &str, message: Vec<u8>, taken: OnTaken) -> Result<(), BrokerError> {
@@ -273,6 +310,12 @@ impl NodeLink {
             self.counters.undelivered.increment();
         }
         told.is_ok()
+    }
+
+    /// The connection that a node meant is gone. Whoever else uses it is told when it does: all nodes were told at its end, and
+    /// after a start of this one many may ask for connections that are gone.
+    pub(super) fn tell_flow_ended(&self, node: u16, flow: Flow) {
+        self.tell_node(node, &NodeMessage::new(NodeVerb::FlowEnded, self.own, flow));
     }
 
     /// Tells all nodes how this one is reached directly, if that is to be told.
@@ -308,7 +351,8 @@ impl NodeLink {
         }
         let branch = Message::parse(message).ok().and_then(|it| self.branch(&it));
         if let Some(branch) = branch {
-            self.sent_for(branch).insert(branch, node, now);
+            let forgotten = self.sent_for(branch).insert(branch, node, now);
+            self.counters.responses_forgotten.add(forgotten);
         }
     }
 
@@ -347,11 +391,15 @@ impl NodeLink {
 }
 
 impl SentFor {
-    fn insert(&mut self, branch: u64, node: u16, now: Instant) {
+    /// Returns how many were forgotten before their time.
+    fn insert(&mut self, branch: u64, node: u16, now: Instant) -> u64 {
+        let mut forgotten = 0;
         while let Some((since, oldest)) = self.order.front() {
-            if self.order.len() < SENT_FOR_MAX / SENT_FOR_PARTS && now - *since < REMEMBERED {
+            let is_late = now - *since >= REMEMBERED;
+            if self.order.len() < SENT_FOR_MAX / SENT_FOR_PARTS && !is_late {
                 break;
             }
+            forgotten += u64::from(!is_late);
             self.nodes.remove(oldest);
             self.order.pop_front();
         }
@@ -359,6 +407,7 @@ impl SentFor {
         if self.nodes.insert(branch, node).is_none() {
             self.order.push_back((now, branch));
         }
+        forgotten
     }
 }
 
@@ -392,3 +441,76 @@ const SENT_FOR_MAX: usize = 131_072;
 const SENT_FOR_PARTS: usize = 64;
 /// Longer than an INVITE may ring (timer C, RFC 3261 §16.6).
 const REMEMBERED: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour_cluster::{Answered, Receive};
+    use std::net::SocketAddr;
+
+    /// Keeps the requests, and has no answers.
+    #[derive(Default)]
+    struct SlowNode(Mutex<Vec<Answered>>);
+
+    impl Broker for SlowNode {
+        fn publish(&self, _: &str, _: Vec<u8>) -> Result<(), BrokerError> {
+            Ok(())
+        }
+
+        fn request(
+            &self,
+            _: &str,
+            _: Vec<u8>,
+            _: Duration,
+            done: Answered,
+        ) -> Result<(), BrokerError> {
+            lock(&self.0).push(done);
+            Ok(())
+        }
+
+        fn subscribe(&self, _: &str, _: Receive) -> Result<(), BrokerError> {
+            Ok(())
+        }
+
+        fn is_connected(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_source_has_a_share_of_the_requests_that_wait_for_another_node() {
+        let slow = Arc::new(SlowNode::default());
+        let own = Member {
+            node: NodeNumber(1),
+            epoch: 1,
+        };
+        let link = NodeLink::new(slow.clone(), None, "test".to_owned(), own, (1, 10));
+        let is_handed_on = |source: [u8; 4]| {
+            let [local, remote] = [[192, 0, 2, 1], source].map(|it| SocketAddr::from((it, 5060)));
+            let flow = Flow::udp(local, remote);
+            let taken: OnTaken = Box::new(|_| ());
+            link.hand_on(2, (flow, b"REGISTER"), Some(taken)).is_ok()
+        };
+        let (greedy, other) = ([198, 51, 100, 1], [203, 0, 113, 1]);
+        let handed = (0..UNANSWERED_MAX).filter(|_| is_handed_on(greedy)).count() as u64;
+        assert_eq!(handed, UNANSWERED_MAX / 10);
+        assert_eq!(link.over_share_count(), UNANSWERED_MAX - handed);
+        assert!(is_handed_on(other), "it has its own share");
+        assert!(!is_handed_on(greedy));
+        for done in std::mem::take(&mut *lock(&slow.0)) {
+            done(Err(BrokerError::Late));
+        }
+        assert_eq!(link.unanswered.load(Ordering::Relaxed), 0);
+        assert!(is_handed_on(greedy), "it was given back");
+    }
+
+    #[test]
+    fn requests_that_are_forgotten_before_their_time_are_counted() {
+        let (mut sent, now) = (SentFor::default(), Instant::ZERO);
+        let room = (SENT_FOR_MAX / SENT_FOR_PARTS) as u64;
+        let forgotten = (0..room + 2).map(|branch| sent.insert(branch, 2, now));
+        assert_eq!(forgotten.sum::<u64>(), 2);
+        assert_eq!(sent.insert(room + 2, 2, now + REMEMBERED), 0);
+        assert_eq!(sent.nodes.len(), 1);
+    }
+}

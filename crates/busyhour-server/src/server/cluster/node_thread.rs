@@ -384,7 +384,7 @@ mod tests {
             subjects: "test".to_owned(),
             on_end: Box::new(|_| ()),
         };
-        let link = NodeLink::new(broker.clone(), None, "test".to_owned(), member);
+        let link = NodeLink::new(broker.clone(), None, "test".to_owned(), member, (1, 10));
         let live = LiveStates::new(&runtime, Incarnation::new(member, 1), broker, "test");
         let inbox = Arc::new(NodeInbox::default());
         let thread = NodeThread::new(

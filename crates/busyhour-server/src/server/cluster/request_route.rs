@@ -3,7 +3,6 @@
 use super::{cluster_node::ClusterNode, node_link::OnTaken, partition_routes::PartitionOwner};
 use crate::server::{core::Core, sip::receive::Request};
 use busyhour::buffer::Buffer;
-use busyhour_cluster::Partition;
 use busyhour_registrar::address_of_record;
 use busyhour_sip::{Flow, Message, Method};
 use std::sync::Arc;
@@ -39,11 +38,6 @@ impl Core {
             return RequestRoute::Here;
         };
         let came_here = request.flow.node == cluster.link.own();
-        let is_registration = request.message.method() == Some(Method::Register);
-        if is_registration && came_here && !request.flow.transport.is_reliable() {
-            let partition = Partition::of(&aor);
-            cluster.registered_flows.registered(request.flow, partition);
-        }
         match cluster.routes.owner(&aor, self.clock.now()) {
             PartitionOwner::Here => RequestRoute::Here,
             // What was handed on is not handed on again: two nodes could believe that of each

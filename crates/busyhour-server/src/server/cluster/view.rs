@@ -107,8 +107,17 @@ pub struct ClusterStats {
     pub notices_waiting: u64,
     /// Keep-alives of telephones at this node that the nodes were told which have them.
     pub keepalives_passed_on: u64,
+    /// Flows of telephones that are registered in datagrams, whose keep-alives are passed on.
+    pub flows_known: u64,
     /// Flows of telephones whose keep-alives are not passed on any more, for want of room.
     pub flows_forgotten: u64,
+    /// Flows of telephones whose keep-alives are not passed on, since their source has its share.
+    pub flows_over_share: u64,
+    /// Requests over connections that were not handed on, since those of their source that wait are its share.
+    pub handed_over_share: u64,
+    /// Requests that left over flows of this node for others, and were forgotten for want of room while a response could
+    /// come.
+    pub responses_forgotten: u64,
     /// Requests whose address of record nobody had at the moment: over connections they are
     /// answered 503, and datagrams are dropped, since they are sent again.
     pub set_aside: u64,

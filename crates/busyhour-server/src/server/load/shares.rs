@@ -151,6 +151,14 @@ impl Holder {
         percent: 0,
     };
 
+    /// A source with these cells.
+    pub(in crate::server) fn of_source(source: Cells) -> Self {
+        Self {
+            source,
+            ..Self::NOBODY
+        }
+    }
+
     /// Its account, or its source if it has none; `None` for nobody.
     pub(in crate::server) fn key(self) -> Option<HolderKey> {
         let number = |kind: u32, [first, second]: Cells| {

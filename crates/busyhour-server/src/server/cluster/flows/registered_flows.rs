@@ -3,10 +3,20 @@
 //! alone does (RFC 5626 §4.4.2), and asks only telephones that send none. A registration of a device of this node counts,
 //! too: another one may have the device later.
 //!
+//! A flow has a place once the node that has the device has answered its REGISTER with 2xx, and so after that has checked the
+//! credentials; a source may have a share of all places. So strangers, who can forge the source of any REGISTER, displace
+//! nobody.
+//!
 //! A flow is a number of 64 bits here. Two flows with one number make a node hear of a flow that it does not have, which
 //! changes nothing.
 
-use crate::{lock::lock, server::stats::counters::Counter};
+use crate::{
+    lock::lock,
+    server::{
+        load::{shares::Cells, source_shares::SourceShares},
+        stats::counters::Counter,
+    },
+};
 use busyhour::clock::Instant;
 use busyhour_cluster::Partition;
 use busyhour_sip::Flow;
@@ -17,6 +27,7 @@ use std::{collections::HashMap, hash::BuildHasher, sync::Mutex};
 pub(in crate::server::cluster) struct RegisteredFlows {
     hasher: FixedState,
     shards: [Mutex<FlowGenerations>; SHARDS],
+    places: SourceShares,
     /// Flows that were forgotten for want of room.
     forgotten: Counter,
 }
@@ -29,8 +40,10 @@ struct FlowGenerations {
     old: HashMap<u64, RegisteredFlow>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct RegisteredFlow {
+    /// Whose place it is.
+    source: Cells,
     partitions: [u8; PARTITIONS_MAX],
     partition_count: u8,
     /// The last one that was put in the place of another.
@@ -40,20 +53,50 @@ struct RegisteredFlow {
 }
 
 impl RegisteredFlows {
-    pub(in crate::server::cluster) fn new(seed: u64) -> Self {
+    /// Nobody may guess the seed. One source has so many percent of all places.
+    pub(in crate::server::cluster) fn new(seed: u64, source_percent: u64) -> Self {
         Self {
             hasher: FixedState::with_seed(seed),
             shards: std::array::from_fn(|_| Mutex::default()),
+            places: SourceShares::new(PLACES, source_percent, seed ^ 1),
             forgotten: Counter::default(),
         }
     }
 
-    /// A REGISTER of a partition came over this flow.
+    /// An address of a partition was registered over this flow.
     pub(in crate::server::cluster) fn registered(&self, flow: Flow, partition: Partition) {
         let hash = self.hasher.hash_one(flow);
         let mut shard = lock(self.shard(hash));
-        self.forgotten.add(shard.make_room(hash));
-        shard.used(hash).add(partition);
+        let forgotten = shard.make_room(hash);
+        let known = match shard.used(hash) {
+            Some(known) => Some(known),
+            None => {
+                let source = self.places.take(flow.remote.ip());
+                source.map(|source| shard.insert(hash, source))
+            }
+        };
+        if let Some(known) = known {
+            known.add(partition);
+        }
+        drop(shard);
+        self.give_back(forgotten);
+    }
+
+    fn give_back(&self, forgotten: HashMap<u64, RegisteredFlow>) {
+        self.forgotten.add(forgotten.len() as u64);
+        for flow in forgotten.into_values() {
+            self.places.give_back(flow.source);
+        }
+    }
+
+    /// How many flows have a place.
+    pub(in crate::server::cluster) fn len(&self) -> u64 {
+        self.places.used()
+    }
+
+    /// How many flows found no place, since their source had its share.
+    pub(in crate::server::cluster) fn over_share_count(&self) -> u64 {
+        self.places.refused_count()
     }
 
     /// How many flows were forgotten for want of room.
@@ -68,14 +111,11 @@ impl RegisteredFlows {
         if !shard.is_known(hash) {
             return Vec::new();
         }
-        self.forgotten.add(shard.make_room(hash));
-        let known = shard.used(hash);
-        let now_s = (now.as_nanos() / 1_000_000_000) as u32;
-        if std::mem::replace(&mut known.told_s, now_s) == now_s {
-            return Vec::new();
-        }
-        let known = known.partitions.iter().take(known.partition_count.into());
-        known.copied().map(Partition).collect()
+        let forgotten = shard.make_room(hash);
+        let known = shard.used(hash).map(|known| known.to_tell(now));
+        drop(shard);
+        self.give_back(forgotten);
+        known.unwrap_or_default()
     }
 
     fn shard(&self, hash: u64) -> &Mutex<FlowGenerations> {
@@ -88,27 +128,48 @@ impl FlowGenerations {
         self.young.contains_key(&hash) || self.old.contains_key(&hash)
     }
 
-    /// Makes room for a flow among the young ones; returns how many were forgotten for that.
-    fn make_room(&mut self, hash: u64) -> u64 {
+    /// Makes room for a flow among the young ones; returns those that are forgotten for that.
+    fn make_room(&mut self, hash: u64) -> HashMap<u64, RegisteredFlow> {
         if self.young.len() < YOUNG_MAX || self.young.contains_key(&hash) {
-            return 0;
+            return HashMap::new();
         }
         let kept = self.old.remove(&hash);
         let forgotten = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
         self.young.extend(kept.map(|kept| (hash, kept)));
-        forgotten.len() as u64
+        forgotten
     }
 
-    /// The flow, among the young ones from now on.
-    fn used(&mut self, hash: u64) -> &mut RegisteredFlow {
-        let old = self.old.remove(&hash);
-        self.young
-            .entry(hash)
-            .or_insert_with(|| old.unwrap_or_default())
+    /// The flow, among the young ones from now on, if it is known.
+    fn used(&mut self, hash: u64) -> Option<&mut RegisteredFlow> {
+        if let Some(old) = self.old.remove(&hash) {
+            self.young.insert(hash, old);
+        }
+        self.young.get_mut(&hash)
+    }
+
+    fn insert(&mut self, hash: u64, source: Cells) -> &mut RegisteredFlow {
+        let new = || RegisteredFlow {
+            source,
+            partitions: [0; PARTITIONS_MAX],
+            partition_count: 0,
+            replaced: 0,
+            told_s: 0,
+        };
+        self.young.entry(hash).or_insert_with(new)
     }
 }
 
 impl RegisteredFlow {
+    /// The partitions whose nodes have to know of it now.
+    fn to_tell(&mut self, now: Instant) -> Vec<Partition> {
+        let now_s = (now.as_nanos() / 1_000_000_000) as u32;
+        if std::mem::replace(&mut self.told_s, now_s) == now_s {
+            return Vec::new();
+        }
+        let known = self.partitions.iter().take(self.partition_count.into());
+        known.copied().map(Partition).collect()
+    }
+
     /// A gateway registers more addresses than are known here; of most of its partitions the nodes ask for themselves.
     fn add(&mut self, Partition(partition): Partition) {
         let count = usize::from(self.partition_count);
@@ -132,6 +193,8 @@ impl RegisteredFlow {
 const SHARDS: usize = 64;
 /// 262,144 in all, and as many old ones.
 const YOUNG_MAX: usize = 4096;
+/// Of the young ones and the old ones.
+const PLACES: u64 = 2 * (SHARDS * YOUNG_MAX) as u64;
 const PARTITIONS_MAX: usize = 4;
 
 #[cfg(test)]
@@ -151,7 +214,7 @@ mod tests {
 
     #[test]
     fn who_has_what_was_registered_over_a_flow_hears_of_it_once_a_second() {
-        let flows = RegisteredFlows::new(1);
+        let flows = RegisteredFlows::new(1, 100);
         assert_eq!(flows.heard(flow(1), at(1)), []);
         for partition in [7, 9, 7] {
             flows.registered(flow(1), Partition(partition));
@@ -164,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_flow_has_its_last_partitions() {
-        let flows = RegisteredFlows::new(1);
+        let flows = RegisteredFlows::new(1, 100);
         for partition in 0..100 {
             flows.registered(flow(1), Partition(partition));
         }
@@ -173,9 +236,15 @@ mod tests {
         assert_eq!(heard, [96, 97, 98, 99].map(Partition));
     }
 
+    fn known_len(flows: &RegisteredFlows) -> u64 {
+        let lens = flows.shards.iter().map(lock);
+        lens.map(|shard| (shard.young.len() + shard.old.len()) as u64)
+            .sum()
+    }
+
     #[test]
     fn flows_that_are_not_used_are_forgotten_and_others_stay() {
-        let flows = RegisteredFlows::new(1);
+        let flows = RegisteredFlows::new(1, 100);
         flows.registered(flow(0), Partition(3));
         flows.registered(flow(1), Partition(3));
         for number in 2..1_000_000 {
@@ -185,9 +254,51 @@ mod tests {
             }
         }
         assert_eq!(flows.heard(flow(1), at(1)), []);
-        let lens = flows.shards.iter().map(lock);
-        let known: usize = lens.map(|shard| shard.young.len() + shard.old.len()).sum();
-        assert!(known <= 2 * SHARDS * YOUNG_MAX, "{known}");
-        assert_eq!(flows.forgotten_count() + known as u64, 1_000_000);
+        let known = known_len(&flows);
+        assert!(known <= PLACES, "{known}");
+        assert_eq!(flows.forgotten_count() + known, 1_000_000);
+    }
+
+    /// It has an account, and an address with many ports.
+    #[test]
+    fn a_source_has_its_share_and_displaces_nobody() {
+        let flows = RegisteredFlows::new(1, 10);
+        let others = 1000;
+        for number in 0..others {
+            flows.registered(flow(number), Partition(3));
+        }
+        let mut refused = 0;
+        for number in 0..200_000_u32 {
+            let local = SocketAddr::from(([192, 0, 2, 1], 5060));
+            let remote = SocketAddr::from(([198, 51, 100, 1], number as u16));
+            let greedy = Flow {
+                connection: number >> 16,
+                ..Flow::udp(local, remote)
+            };
+            flows.registered(greedy, Partition(3));
+            refused = flows.over_share_count();
+        }
+        let taken = PLACES / 10;
+        assert_eq!(refused, 200_000 - taken);
+        assert_eq!(known_len(&flows), u64::from(others) + taken);
+        for number in 0..others {
+            assert_eq!(flows.heard(flow(number), at(1)), [Partition(3)]);
+        }
+        assert_eq!(flows.forgotten_count(), 0);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_given_back() {
+        let flows = RegisteredFlows::new(1, 10);
+        // From 2,000 sources each the same, so that some of all are forgotten.
+        for number in 0..700_000_u32 {
+            let [_, _, a, b] = (number % 2_000).to_be_bytes();
+            let remote = SocketAddr::from(([10, 0, a, b], (number / 2_000) as u16));
+            let local = SocketAddr::from(([192, 0, 2, 1], 5060));
+            flows.registered(Flow::udp(local, remote), Partition(3));
+        }
+        assert_eq!(flows.len(), known_len(&flows));
+        assert_eq!(flows.over_share_count(), 0);
+        assert!(flows.forgotten_count() > 100_000);
     }
 }
