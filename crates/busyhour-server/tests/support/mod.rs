@@ -242,6 +242,15 @@ impl ServerProcess {
             format!("{pointer} in {}\n{}", self.stats(), self.log())
         });
     }
+
+    /// Waits until the server says that it is well. On a slow machine requests may have waited too
+    /// long a moment ago, whoever sent them.
+    pub fn wait_until_well(&self) {
+        let is_well = || self.get("/healthz").starts_with("ok");
+        wait_until(is_well, || {
+            format!("{}{}", self.get("/healthz"), self.log())
+        });
+    }
 }
 
 impl Drop for ServerProcess {

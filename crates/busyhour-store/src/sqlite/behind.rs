@@ -248,7 +248,8 @@ impl Behind {
         journal.begin(epoch).map_err(|error| failed_journal(&error))
     }
 
-    /// Ends in an orderly way, if the database can be written: then nothing of the journal is needed.
+    /// Ends in an orderly way, if the database can be written: then nothing of the journal is needed. It is
+    /// [closed](Self::close) afterwards.
     pub(super) fn finish(&self, journal: &mut JournalWriter<SyncedFile>) {
         let finished = self.follow().and_then(|()| {
             journal.end().map_err(|error| failed_journal(&error))?;
@@ -257,6 +258,11 @@ impl Behind {
         if let Err(error) = finished {
             tracing::warn!(%error, "the database could not take all of its journal; the next start does that");
         }
+    }
+
+    /// Closes the database. The last connection to be closed takes the log of SQLite into the database, if it is one
+    /// that writes; so all others have to be closed before.
+    pub(super) fn close(&self) {
         if let Ok(mut database) = self.database.lock() {
             database.connection = None;
         }

@@ -34,10 +34,26 @@ pub(super) struct SqliteWriter {
     setting_looks: Pace,
     /// Runs [`Behind::run`].
     follower: Option<JoinHandle<()>>,
-    /// After the connection, so that the lock goes last.
+    _end: WriterEnd,
+    /// After the connections, so that the lock goes last.
     files: Files,
     /// What is wrong with the files; empty if they are in place.
     trouble: String,
+}
+
+/// The last thing that a writer does, when its connection that only reads is closed, as a field before this one.
+struct WriterEnd {
+    behind: Arc<Behind>,
+    queue: Arc<Queue>,
+}
+
+impl Drop for WriterEnd {
+    /// However the writer ends, nobody waits for it any longer.
+    fn drop(&mut self) {
+        self.behind.close();
+        let error = CommitError::new("the store's thread has ended");
+        self.queue.end(&error);
+    }
 }
 
 impl SqliteWriter {
@@ -55,6 +71,10 @@ impl SqliteWriter {
         let follower = thread::Builder::new()
             .name(FOLLOWER_THREAD.to_owned())
             .spawn(move || follows.run())?;
+        let end = WriterEnd {
+            behind: behind.clone(),
+            queue: queue.clone(),
+        };
         Ok(Self {
             connection,
             queue,
@@ -65,6 +85,7 @@ impl SqliteWriter {
             settings,
             setting_looks: Pace::default(),
             follower: Some(follower),
+            _end: end,
             files,
             trouble: String::new(),
         })
@@ -256,7 +277,6 @@ impl SqliteWriter {
 }
 
 impl Drop for SqliteWriter {
-    /// However it ends, nobody waits for it any longer.
     fn drop(&mut self) {
         self.behind.stop();
         if let Some(follower) = self.follower.take() {
@@ -266,8 +286,6 @@ impl Drop for SqliteWriter {
         // If it cannot be renewed, the next start finds what was refused, and nothing that came later.
         let _ = self.renew_journal();
         self.behind.finish(&mut self.journal);
-        let error = CommitError::new("the store's thread has ended");
-        self.queue.end(&error);
     }
 }
 

@@ -8,8 +8,8 @@ use crate::{
     sample::{account, commit, ended, put, put_until, remove, renew},
 };
 use busyhour_store::{
-    BackupFor, CallRecordQuery, CallRecordRow, Change, SettingKind, SqliteOptions, SqliteStore,
-    Store, StoreError, back_up, restore,
+    BackupFor, CallRecordQuery, CallRecordRow, Change, SettingKind, SettingRows, SqliteOptions,
+    SqliteStore, Store, StoreError, back_up, restore,
 };
 use rusqlite::Connection;
 use std::{
@@ -195,6 +195,22 @@ fn an_old_copy_beside_the_journal_of_a_later_state_is_refused() {
     // After an orderly end nothing of the journal is needed.
     drop(store);
     fs::copy(&copy, folder.database()).unwrap();
+    assert_eq!(ids(&folder.open().unwrap()), [(1, 1)]);
+}
+
+/// The writer reads settings with a connection of its own. If that were closed last, SQLite would leave its log.
+#[test]
+fn after_an_orderly_end_the_database_is_one_file() {
+    let folder = Folder::new();
+    let store = folder.open().unwrap();
+    let (told, heard) = mpsc::channel();
+    let listener = move |_: &SettingRows| told.send(()).unwrap();
+    store.watch_settings(SettingKind::Token, Box::new(listener));
+    heard.recv().unwrap();
+    commit(&store, vec![put(1, 1)]).unwrap();
+    drop(store);
+    assert!(!folder.path("busyhour.db-wal").exists());
+    fs::remove_file(folder.path("busyhour.db.journal")).unwrap();
     assert_eq!(ids(&folder.open().unwrap()), [(1, 1)]);
 }
 
