@@ -3,7 +3,7 @@
 use crate::{Watcher, assert_has, at, online};
 use busyhour::clock::Instant;
 use busyhour_registrar::watch::End;
-use busyhour_sip::Transport;
+use busyhour_sip::{Flow, Transport};
 use std::time::Duration;
 
 /// Over a connection nothing is sent twice; but it may not have come to the server that has the connection.
@@ -58,6 +58,46 @@ fn a_watcher_that_answers_what_was_told_anew_is_heard() {
     assert!(!watcher.subscription.may_be_lost(watcher.now));
     watcher.pass(2000);
     assert!(watcher.poll().is_some());
+}
+
+/// The server that had its connection has started again, or the connection has ended.
+#[test]
+fn a_watcher_whose_connection_is_gone_is_told_over_its_next_one_and_not_over_that() {
+    for comes_again in [true, false] {
+        let headers = "Event: presence\r\nExpires: 600";
+        let mut watcher = Watcher::subscribe_over(headers, Transport::Tcp);
+        watcher.subscription.device_is(None);
+        watcher.poll().expect("a NOTIFY");
+        watcher.subscription.may_be_lost(watcher.now);
+        let before = watcher.subscription.dialog().flow();
+        let next = Flow {
+            connection: 7,
+            ..before
+        };
+        assert!(!watcher.subscription.connection_ended(next), "another one");
+        assert!(watcher.subscription.connection_ended(before));
+        assert!(
+            !watcher.subscription.connection_ended(before),
+            "it is known"
+        );
+        assert_eq!(copies_until(&mut watcher, at(31_999)), [0; 0]);
+        watcher.subscription.device_is(Some(online(7)));
+        assert_eq!(watcher.poll(), None);
+        if !comes_again {
+            assert_eq!(copies_until(&mut watcher, at(32_001)), [0; 0]);
+            assert_eq!(watcher.subscription.ended(), Some(End::Unanswered));
+            continue;
+        }
+        let refreshed = watcher.refresh_over(next, 2, headers);
+        refreshed.expect("the subscription lives");
+        let notify = watcher.poll().expect("a NOTIFY");
+        assert_has(&notify, "CSeq: 2 NOTIFY\r\n");
+        assert_has(&notify, "<basic>open</basic>");
+        watcher.subscription.may_be_lost(watcher.now);
+        assert!(!watcher.subscription.connection_ended(before), "it is late");
+        watcher.pass(2000);
+        assert!(watcher.poll().is_some(), "it may be lost again");
+    }
 }
 
 /// Nothing came through for longer than the NOTIFY is sent, so the watcher sends its SUBSCRIBE again. Once that is answered it

@@ -414,6 +414,8 @@ pub struct WatchStats {
     pub retransmitted: u64,
     /// NOTIFY requests that tell anew what a watcher on a connection of another node has not answered.
     pub told_anew: u64,
+    /// NOTIFY requests that are not told anew, since their connection at another node is gone.
+    pub cut: u64,
     /// NOTIFY requests answered with 2xx.
     pub confirmed: u64,
     /// States replaced by a newer one before they left.

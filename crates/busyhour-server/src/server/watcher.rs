@@ -44,7 +44,7 @@ use busyhour_registrar::{
         Subscription, WatcherInfo,
     },
 };
-use busyhour_sip::Message;
+use busyhour_sip::{Flow, Message};
 use std::{
     sync::{Arc, Mutex, MutexGuard, Weak, atomic::AtomicU64},
     time::Duration,
@@ -380,6 +380,19 @@ impl Watcher {
         let tell = move || watcher.with(|_, state| state.subscription.way_is_open());
         // One that has so much waiting is told with that.
         self.push_task(Task::labelled(&"way is open", tell));
+    }
+
+    /// What was sent to it over this flow came to nothing, since its connection is gone.
+    pub(super) fn push_connection_ended(self: &Arc<Self>, flow: Flow) {
+        let watcher = self.clone();
+        let end = move || {
+            watcher.with(|context, state| {
+                let is_cut = state.subscription.connection_ended(flow);
+                context.watchers.counters.cut.add(u64::from(is_cut));
+            });
+        };
+        // One that takes no more is told again, and so finds out again.
+        self.push_task(Task::labelled(&"end of a connection", end));
     }
 
     fn push_state(self: &Arc<Self>, told: State) {

@@ -1,8 +1,8 @@
 //! Watchers on connections of nodes to which NATS loses messages.
 
 use crate::{
-    cluster::{Site, USERS},
-    support::phone::{Phone, ok},
+    cluster::{Node, Site, USERS},
+    support::phone::{Phone, header, ok},
     wait_until,
 };
 use std::{
@@ -63,6 +63,16 @@ struct Panel {
 }
 
 impl Panel {
+    fn new(node: &Node) -> Self {
+        let connection = TcpStream::connect(node.0.tcp).expect("it listens");
+        let timeout = connection.set_read_timeout(Some(PATIENCE));
+        timeout.expect("a time");
+        Self {
+            connection,
+            heard: String::new(),
+        }
+    }
+
     fn send(&mut self, message: &str) {
         let message = message.replace("SIP/2.0/UDP", "SIP/2.0/TCP");
         let sent = self.connection.write_all(message.as_bytes());
@@ -88,14 +98,14 @@ impl Panel {
         (self.heard.len() >= head + len).then(|| self.heard.drain(..head + len).collect())
     }
 
-    /// Answers NOTIFYs until one says this.
-    fn is_told(&mut self, what: &str) {
+    /// Answers NOTIFYs until one says this, which it returns.
+    fn is_told(&mut self, what: &str) -> String {
         loop {
             let message = self.next();
             if message.starts_with("NOTIFY ") {
                 self.send(&ok(&message));
                 if message.contains(what) {
-                    return;
+                    return message;
                 }
             }
         }
@@ -128,13 +138,7 @@ fn a_watcher_on_a_connection_is_told_what_nats_has_lost() {
         "Contact: *\r\nExpires: 0\r\n",
     );
     assert!(phone.ask(&end).starts_with("SIP/2.0 200 "));
-    let connection = TcpStream::connect(beta.0.tcp).expect("it listens");
-    let timeout = connection.set_read_timeout(Some(PATIENCE));
-    timeout.expect("a time");
-    let mut panel = Panel {
-        connection,
-        heard: String::new(),
-    };
+    let mut panel = Panel::new(&beta);
     let mut watcher = Phone::new(&beta.0, 11, "panel");
     let request = watcher.subscribe_request(user, "Expires: 600\r\n");
     panel.send(&request.replace(">\r\nEvent", ";transport=tcp>\r\nEvent"));
@@ -178,13 +182,7 @@ fn a_watcher_on_a_connection_is_told_by_the_next_node_that_has_the_device() {
     };
     assert!(nodes[0].register(user).starts_with("SIP/2.0 200 "));
     move_to(0);
-    let connection = TcpStream::connect(nodes[1].0.tcp).expect("it listens");
-    let timeout = connection.set_read_timeout(Some(PATIENCE));
-    timeout.expect("a time");
-    let mut panel = Panel {
-        connection,
-        heard: String::new(),
-    };
+    let mut panel = Panel::new(&nodes[1]);
     let mut watcher = Phone::new(&nodes[1].0, 11, "panel");
     let request = watcher.subscribe_request(user, "Expires: 600\r\n");
     panel.send(&request.replace(">\r\nEvent", ";transport=tcp>\r\nEvent"));
@@ -205,6 +203,54 @@ fn a_watcher_on_a_connection_is_told_by_the_next_node_that_has_the_device() {
         panel.is_told(&format!("<note>{note}</note>"));
     }
     assert_eq!(nodes[1].0.stat("/watch/watcher_count"), 1);
+}
+
+/// The node of its connection has started again, and the one that has the device finds out when it tells it something.
+#[test]
+fn a_watcher_whose_node_has_started_again_is_told_over_its_next_connection() {
+    let site = Site::new();
+    let (alpha, beta) = (site.node("alpha"), site.node("beta"));
+    for node in [&alpha, &beta] {
+        node.wait_until_it_serves(128);
+    }
+    let aor = format!("sip:{}@example.com", USERS[0]);
+    let partition = busyhour_cluster::Partition::of(&aor);
+    let path = format!("/api/v1/cluster/partitions/{partition}/move/alpha");
+    let answer = alpha.ask("POST", &path, "");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(alpha.register(USERS[0]).starts_with("SIP/2.0 200 "));
+    wait_until(|| alpha.users().contains(&aor), || alpha.0.log());
+    let mut panel = Panel::new(&beta);
+    let mut watcher = Phone::new(&beta.0, 11, "panel");
+    let request = watcher.subscribe_request(USERS[0], "Expires: 600\r\n");
+    let request = request.replace(">\r\nEvent", ";transport=tcp>\r\nEvent");
+    panel.send(&request);
+    let notify = panel.is_told("<basic>open</basic>");
+    wait_until(|| alpha.0.stat("/watch/confirmed") > 0, || alpha.0.log());
+    beta.0.kill();
+    let beta = site.node("beta");
+    alpha.0.wait_for("/cluster/nodes_up", |up| up == 2);
+    beta.0.wait_for("/cluster/nodes_up", |up| up == 2);
+    let mut phone = Phone::new(&alpha.0, 10, USERS[0]);
+    let end = phone.request(
+        "REGISTER",
+        "sip:example.com",
+        &aor,
+        "Contact: *\r\nExpires: 0\r\n",
+    );
+    assert!(phone.ask(&end).starts_with("SIP/2.0 200 "));
+    alpha.0.wait_for("/watch/cut", |cut| cut == 1);
+    let from = header(&notify, "From").expect("it has one");
+    let (_, tag) = from.split_once(";tag=").expect("it is in a dialog");
+    let again = request
+        .replace(&format!("To: <{aor}>"), &format!("To: <{aor}>;tag={tag}"))
+        .replace("branch=z9hG4bK", "branch=z9hG4bKagain")
+        .replace("CSeq: 1 ", "CSeq: 2 ");
+    let mut panel = Panel::new(&beta);
+    panel.send(&again);
+    panel.is_told("<basic>closed</basic>");
+    assert_eq!(alpha.0.stat("/watch/created"), 1);
+    assert_eq!(alpha.0.stat("/watch/watcher_count"), 1);
 }
 
 /// Less than a watcher may be silent before its subscription is given up.

@@ -5,7 +5,7 @@ use super::{
     node_message::{NodeMessage, NodeVerb},
     partition_routes::PartitionOwner,
 };
-use crate::server::{ReadMode, core::Core};
+use crate::server::{ReadMode, core::Core, sip::receive::notify_of};
 use busyhour::{buffer::Buffer, timer::AddError};
 use busyhour_cluster::{BrokerMessage, Partition};
 use busyhour_registrar::{Domains, address_of_record};
@@ -115,7 +115,7 @@ impl Core {
             NodeVerb::Send => self.send_for(&told),
             NodeVerb::Trust => {
                 if !self.responder.network().mark_trusted(told.flow) {
-                    link.tell_flow_ended(told.from, told.flow);
+                    link.tell_flow_ended(told.from, told.flow, "");
                 }
             }
             NodeVerb::Keepalives => {
@@ -125,7 +125,13 @@ impl Core {
                     .expect_keepalives(told.flow, within);
             }
             NodeVerb::FlowEnded if told.from == link.own() => {}
-            NodeVerb::FlowEnded => self.flow_ended(told.flow),
+            NodeVerb::FlowEnded => {
+                self.flow_ended(told.flow);
+                let tag = std::str::from_utf8(told.sip).ok();
+                if let Some(watcher) = tag.and_then(|tag| self.watchers.find(tag)) {
+                    watcher.push_connection_ended(told.flow);
+                }
+            }
             NodeVerb::CallEnded => {
                 self.calls.ended_elsewhere(told.sip);
                 if let Some(reply) = &message.reply {
@@ -198,7 +204,9 @@ impl Core {
         }
         let sent = self.responder.network().send(told.flow, datagram);
         if sent.is_err() && told.flow.transport.is_reliable() {
-            link.tell_flow_ended(told.from, told.flow);
+            let message = Message::parse(told.sip).ok();
+            let notify = message.as_ref().and_then(notify_of);
+            link.tell_flow_ended(told.from, told.flow, notify.map_or("", |(tag, _)| tag));
         }
     }
 

@@ -312,10 +312,12 @@ impl NodeLink {
         told.is_ok()
     }
 
-    /// The connection that a node meant is gone. Whoever else uses it is told when it does: all nodes were told at its end, and
-    /// after a start of this one many may ask for connections that are gone.
-    pub(super) fn tell_flow_ended(&self, node: u16, flow: Flow) {
-        self.tell_node(node, &NodeMessage::new(NodeVerb::FlowEnded, self.own, flow));
+    /// The connection that a node meant is gone; `tag` is that of the subscription, if it has sent a NOTIFY. Whoever else uses
+    /// the connection is told when it does: all nodes were told at its end, and after a start of this one many may ask for
+    /// connections that are gone.
+    pub(super) fn tell_flow_ended(&self, node: u16, flow: Flow, tag: &str) {
+        let message = NodeMessage::new(NodeVerb::FlowEnded, self.own, flow);
+        self.tell_node(node, &message.with_sip(tag.as_bytes()));
     }
 
     /// Tells all nodes how this one is reached directly, if that is to be told.

@@ -33,7 +33,8 @@ pub(super) enum NodeVerb {
     Trust,
     /// The client at its flow was told to be heard so often.
     Keepalives,
-    /// The connection is gone. It is for all nodes.
+    /// The connection is gone. It is for all nodes, or for the one that has sent something over it; if that was a NOTIFY,
+    /// with the tag of its subscription in place of a SIP message.
     FlowEnded,
     /// This BYE was forwarded by a node that does not know its dialog.
     CallEnded,

@@ -101,6 +101,7 @@ pub(in crate::server) struct WatchCounters {
     pub(in crate::server) notified: Counter,
     pub(in crate::server) retransmitted: Counter,
     pub(in crate::server) told_anew: Counter,
+    pub(in crate::server) cut: Counter,
     pub(in crate::server) confirmed: Counter,
     pub(in crate::server) conflated: Counter,
     pub(in crate::server) over_share: Counter,

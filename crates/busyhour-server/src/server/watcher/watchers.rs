@@ -298,6 +298,7 @@ impl Watchers {
             notified: counters.notified.get(),
             retransmitted: counters.retransmitted.get(),
             told_anew: counters.told_anew.get(),
+            cut: counters.cut.get(),
             confirmed: counters.confirmed.get(),
             conflated: counters.conflated.get(),
             unanswered_bytes: self.notifies.used(),
