@@ -126,6 +126,7 @@ const CLUSTER: Layers = Layers {
         arrow("ownership", &["view"]),
         arrow("live", &["view"]),
         arrow("notices", &[]),
+        arrow("connection_ends", &[]),
         arrow("broker", &[]),
         arrow("pieces", &[]),
         arrow("nats", &["broker", "pieces"]),

@@ -17,6 +17,7 @@ mod node;
 mod ownership;
 mod live;
 mod notices;
+mod connection_ends;
 mod broker;
 #[cfg(feature = "nats")]
 mod pieces;
@@ -26,6 +27,7 @@ mod nats;
 pub use action::{Action, Reply, Route};
 pub use assignment::assignment;
 pub use broker::{Answered, Broker, BrokerError, BrokerMessage, Receive};
+pub use connection_ends::ConnectionEnds;
 pub use live::{
     Beacon, Entry, Incarnation, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror,
     LiveOrigin, LiveOutbox, Part, PartRequest, Report, SharedAction, SharedStates, Value,

@@ -18,7 +18,7 @@ pub struct Flow {
     pub remote: SocketAddr,
     /// The number of the connection: two addresses may have several connections one
     /// after the other, and each has its own number. 0 for datagrams, and for a
-    /// connection of an earlier process.
+    /// connection that has certainly ended.
     pub connection: u32,
     /// The node of a cluster whose address `local` is; 0 for a server alone.
     pub node: u16,

@@ -35,7 +35,7 @@ pub enum Restored {
 
 impl Bindings {
     /// Restores a stored binding; call it in the order of the ids. A binding over a
-    /// connection is unreachable: its connection ended with the process. All others are
+    /// connection that has [ended](Contact::without_connection) is unreachable. All others are
     /// unverified: the device may have gone meanwhile, or its address belong to another.
     ///
     /// If two bindings have the same contact, the one with the lower id had ended
@@ -46,7 +46,8 @@ impl Bindings {
         if remaining.is_zero() {
             return Restored::Over;
         }
-        let is_cut = contact.transport().is_reliable() && contact.depends_on_flow();
+        let has_ended = || contact.flow().connection == 0;
+        let is_cut = contact.transport().is_reliable() && contact.depends_on_flow() && has_ended();
         let reach = match is_cut {
             true => Reach::Unreachable,
             false => Reach::Unverified,

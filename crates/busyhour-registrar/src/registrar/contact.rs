@@ -191,6 +191,29 @@ impl Contact {
         Self(bytes.into())
     }
 
+    /// The same contact whose connection has ended, for instance with the process that had it.
+    ///
+    /// ```
+    /// # use busyhour_registrar::{Contact, ContactParts};
+    /// # use busyhour_sip::{Flow, Transport};
+    /// # let udp = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
+    /// # let (uri, parameters, call_id, path, user_agent) = ("sip:a@192.0.2.7", "", "c", "", "");
+    /// let flow = Flow { transport: Transport::Tcp, connection: 7, ..udp };
+    /// # let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow };
+    /// let contact = Contact::new(parts);
+    /// assert_eq!(contact.without_connection().flow(), Flow { connection: 0, ..flow });
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    #[must_use]
+    pub fn without_connection(&self) -> Self {
+        let parts = self.parts();
+        let flow = Flow {
+            connection: 0,
+            ..parts.flow
+        };
+        Self::new(ContactParts { flow, ..parts })
+    }
+
     /// Whether an address translation stands before the device: it registered over datagrams from
     /// another address than its contact names, and is reached over that flow. The translation
     /// forgets the flow if nothing goes over it.

@@ -197,6 +197,40 @@ fn a_contact_of_a_connection_is_restored_as_lost() {
     assert_eq!(reachable(&restored, &registrar), ["sip:b@192.0.2.1:5070"]);
 }
 
+/// Another process may have it.
+#[test]
+fn a_contact_of_a_connection_that_may_stand_is_restored_as_unverified() {
+    let mut registrar = over_tcp();
+    let flow = Flow {
+        connection: 7,
+        node: 2,
+        ..registrar.flow()
+    };
+    registrar.accept(1, "Contact: <sip:a@192.0.2.1:5062>");
+    let Binding {
+        id, contact, lease, ..
+    } = active(&registrar).remove(0);
+    let parts = ContactParts {
+        flow,
+        ..contact.parts()
+    };
+    let contact = Contact::new(parts);
+    let restored = |contact: Contact| {
+        let mut restored = Bindings::default();
+        restored.restore(id, contact, lease, registrar.at);
+        let reach = restored.all().next().unwrap().contact.reach();
+        (reach, restored)
+    };
+    let (reach, mut stands) = restored(contact.clone());
+    assert_eq!(reach, Reach::Unverified);
+    let before = stands.set_reach(flow, Reach::Reachable);
+    assert_eq!(before, Some(Reach::Unverified));
+    let (reach, mut ended) = restored(contact.without_connection());
+    assert_eq!(reach, Reach::Unreachable);
+    let before = ended.set_reach(flow, Reach::Reachable);
+    assert_eq!(before, None, "that is another connection");
+}
+
 #[test]
 fn the_length_of_a_contact_is_that_of_all_its_texts() {
     let parts = contact(Transport::Udp, SOURCE, "sip:a@b", ";x=1", "<sip:p;lr>");

@@ -17,7 +17,7 @@ use super::{
     call::permit::CallRoom,
     capture::message_tap::MessageTap,
     change::changes::{Changes, StatePortion},
-    cluster::cluster_node::ClusterNode,
+    cluster::{cluster_node::ClusterNode, flows::own_flows::OwnFlows},
     core::Core,
     credentials::http_credentials::{self, HttpCredentials},
     device::{
@@ -328,10 +328,7 @@ pub(super) fn assemble(
         clock,
         changes,
         persistence,
-        node: kept
-            .cluster
-            .as_ref()
-            .map_or(0, |cluster| cluster.link.own()),
+        own_flows: (kept.cluster.as_ref()).map_or_else(OwnFlows::default, |it| it.link.own_flows()),
         cluster: kept.cluster,
         responder,
         spans,

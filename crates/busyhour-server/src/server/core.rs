@@ -5,7 +5,7 @@ use super::{
     access::{account_policy::AccountPolicy, admission::Admission},
     call::{call_log::CallLog, calls::Calls},
     change::changes::Changes,
-    cluster::cluster_node::ClusterNode,
+    cluster::{cluster_node::ClusterNode, flows::own_flows::OwnFlows},
     credentials::http_credentials::HttpCredentials,
     device::device_context::DeviceContext,
     dns::lookups::Lookups,
@@ -44,8 +44,7 @@ pub(super) struct Core {
     pub(super) persistence: Arc<Persistence>,
     /// Nothing in a server alone.
     pub(super) cluster: Option<Arc<ClusterNode>>,
-    /// The number of this node; 0 for a server alone.
-    pub(super) node: u16,
+    pub(super) own_flows: OwnFlows,
     pub(super) responder: Arc<Responder>,
     pub(super) spans: Arc<SpanSource>,
     pub(super) holders: Holders,
@@ -78,10 +77,7 @@ pub(super) struct Core {
 impl Core {
     /// A flow of our network, as it is known in the whole cluster.
     pub(super) fn own(&self, flow: Flow) -> Flow {
-        Flow {
-            node: self.node,
-            ..flow
-        }
+        self.own_flows.named(flow)
     }
 
     /// The holder to which a request's shares are charged.

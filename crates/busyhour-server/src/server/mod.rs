@@ -318,6 +318,7 @@ impl Server {
             self.core.tell_flow_ended(flow);
             self.core.peers.flow_failed(flow);
             self.core.devices.flow_failed(flow);
+            self.core.watchers.connection_ended(flow);
             self.core.calls.connection_ended(flow);
         }
     }

@@ -414,7 +414,7 @@ pub struct WatchStats {
     pub retransmitted: u64,
     /// NOTIFY requests that tell anew what a watcher on a connection of another node has not answered.
     pub told_anew: u64,
-    /// NOTIFY requests that are not told anew, since their connection at another node is gone.
+    /// Watchers whose connection has ended, at whichever node, so that they are told nothing until they subscribe again.
     pub cut: u64,
     /// NOTIFY requests answered with 2xx.
     pub confirmed: u64,

@@ -13,6 +13,7 @@ pub(super) mod list_watching;
 mod durable;
 mod resource_index;
 mod unheard_watcher;
+mod watcher_connections;
 mod watcher_infos;
 mod watcher_listing;
 pub(super) mod view;
@@ -72,6 +73,8 @@ struct Inner {
     /// Its list, from the SUBSCRIBE until it starts.
     resolved: Option<Box<ResolvedList>>,
     expiry_timer: ExpiryTimer,
+    /// The connection by whose end it is found.
+    connection: Option<Flow>,
     /// Its row in the store, as it was last written.
     row: Option<SubscriptionRow>,
     /// A row is on its way to the disk.
@@ -134,6 +137,7 @@ impl Watcher {
                 feed: None,
                 resolved: None,
                 expiry_timer: ExpiryTimer::default(),
+                connection: None,
                 row: None,
                 is_storing: false,
                 notify_span: RequestSpan::default(),
@@ -227,6 +231,7 @@ impl Watcher {
         let (device, package, is_of_list) = {
             let mut state = self.lock();
             self.set_expiry_timer(context, &mut state);
+            self.follow_connection(context, &mut state);
             let subscription = &state.subscription;
             let is_of_list = subscription.is_of_list();
             (
@@ -382,19 +387,6 @@ impl Watcher {
         self.push_task(Task::labelled(&"way is open", tell));
     }
 
-    /// What was sent to it over this flow came to nothing, since its connection is gone.
-    pub(super) fn push_connection_ended(self: &Arc<Self>, flow: Flow) {
-        let watcher = self.clone();
-        let end = move || {
-            watcher.with(|context, state| {
-                let is_cut = state.subscription.connection_ended(flow);
-                context.watchers.counters.cut.add(u64::from(is_cut));
-            });
-        };
-        // One that takes no more is told again, and so finds out again.
-        self.push_task(Task::labelled(&"end of a connection", end));
-    }
-
     fn push_state(self: &Arc<Self>, told: State) {
         let watcher = self.clone();
         let tell = move || {
@@ -505,6 +497,7 @@ impl Watcher {
         if state.is_over {
             return;
         }
+        self.follow_connection(&context, &mut state);
         self.send(&context, &mut state);
         if state.subscription.outstanding_len() == 0 {
             self.charge(&context, &mut state.notify_bytes, 0);
@@ -616,6 +609,7 @@ impl Watcher {
         drop(state.notify_span.take());
         self.unlist(context, state, end);
         state.expiry_timer.clear(&context.timers);
+        self.leave_connection(context, state);
         context.watchers.remove(self.id);
         self.forget_lamps(context);
         if let Some(row) = state.row.take() {
@@ -650,7 +644,6 @@ mod tests {
     use crate::server::core::Core;
     use busyhour::{clock::Instant, runtime::Runtime};
     use busyhour_registrar::{Advertised, watch::WatchPolicy};
-    use busyhour_sip::Flow;
 
     const SUBSCRIBE: &str = "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
         Via: SIP/2.0/UDP 192.0.2.7:5070;branch=z9hG4bK1\r\n\

@@ -140,7 +140,7 @@ impl Site {
 }
 
 /// One of the servers, its local socket and its name.
-pub struct Node(pub ServerProcess, PathBuf, String);
+pub struct Node(pub ServerProcess, PathBuf, pub String);
 
 impl Node {
     pub fn serves(&self) -> u64 {

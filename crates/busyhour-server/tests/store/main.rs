@@ -8,10 +8,10 @@ mod support;
 mod call_records;
 mod across_nodes;
 mod cluster;
+mod connections;
 mod direct_paths;
 mod followed_settings;
 mod live_states;
-mod lost_notifies;
 mod mixed_versions;
 mod moved_watchers;
 #[path = "../../../busyhour-cluster/tests/nats/server.rs"]

@@ -163,8 +163,16 @@ fn contact(row: &Row) -> Result<Contact, String> {
         call_id: text(5)?,
         path: text(6)?,
         user_agent: text(7)?,
-        flow: flow(text(8)?, text(9)?)?,
+        flow: Flow {
+            connection: connection(row)?,
+            ..flow(text(8)?, text(9)?)?
+        },
     }))
+}
+
+fn connection(row: &Row) -> Result<u32, String> {
+    let number: i64 = row.try_get(14).map_err(|error| error.to_string())?;
+    u32::try_from(number).map_err(|error| error.to_string())
 }
 
 fn text(row: &Row, column: usize) -> Result<&str, String> {
@@ -315,11 +323,11 @@ const NAMED_SETTINGS: &str = "SELECT kind, name, value \
     FROM unnest($1::text[], $2::text[]) AS named (kind, name) \
     LEFT JOIN setting USING (kind, name)";
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
-    remote, local, cseq, granted_s, expires_at_ns, removed \
+    remote, local, cseq, granted_s, expires_at_ns, removed, connection \
     FROM contact JOIN lease USING (id) ORDER BY id";
 /// The partition of an address is an index of the table.
 const BINDINGS_IN: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
-    remote, local, cseq, granted_s, expires_at_ns, removed \
+    remote, local, cseq, granted_s, expires_at_ns, removed, connection \
     FROM contact JOIN lease USING (id) \
     WHERE (('x' || substr(md5(aor), 1, 2))::bit(8)::integer) = ANY($1) ORDER BY id";
 const SOFT_STATES: &str =

@@ -262,4 +262,8 @@ const MIGRATIONS: &[&str] = &[
     "
     ALTER TABLE call_record ADD COLUMN media_failure TEXT;
 ",
+    // Of a node of a cluster that may live when another one reads the row.
+    "
+    ALTER TABLE contact ADD COLUMN connection BIGINT NOT NULL DEFAULT 0;
+",
 ];

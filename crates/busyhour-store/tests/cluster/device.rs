@@ -1,7 +1,7 @@
 //! A telephone: it registers with rising CSeqs, sends a request again that is not answered, and asks
 //! any node.
 
-use crate::letter::flow_of;
+use crate::letter::{Asked, flow_of};
 use busyhour_cluster::Partition;
 use busyhour_sip::Transport;
 use std::time::Duration;
@@ -17,6 +17,22 @@ pub struct Device {
     /// The node to which its last request went, and when.
     pub asked: usize,
     pub asked_at: Duration,
+    /// Of one that registers over connections.
+    pub connection: Option<Connection>,
+    connection_count: u32,
+    /// The connection over which it was answered last.
+    registered_over: u32,
+    /// It has gone, and does not come back.
+    pub is_away: bool,
+}
+
+/// A connection of a telephone.
+#[derive(Debug, Clone, Copy)]
+pub struct Connection {
+    pub node: usize,
+    /// The process of the node that has it.
+    pub process: u64,
+    pub number: u32,
 }
 
 impl Device {
@@ -33,6 +49,10 @@ impl Device {
                 acknowledgements: 0,
                 asked: 0,
                 asked_at: Duration::ZERO,
+                connection: None,
+                connection_count: 0,
+                registered_over: 0,
+                is_away: false,
             })
             .collect()
     }
@@ -52,8 +72,27 @@ impl Device {
         }
     }
 
-    pub fn answered(&mut self, cseq: u32) {
+    /// It has another connection, over which it registers anew.
+    pub fn connect(&mut self, node: usize, process: u64) {
+        self.connection_count += 1;
+        self.connection = Some(Connection {
+            node,
+            process,
+            number: self.connection_count,
+        });
+        self.waiting = None;
+    }
+
+    /// Whether it was answered over the connection that it has.
+    pub fn is_registered_now(&self) -> bool {
+        let connection = self.connection.map(|connection| connection.number);
+        connection == Some(self.registered_over) && self.waiting.is_none()
+    }
+
+    pub fn answered(&mut self, asked: Asked) {
+        let cseq = asked.cseq;
         self.acknowledgements += 1;
+        self.registered_over = asked.connection.map_or(0, |(_, number)| number);
         self.acknowledged = self.acknowledged.max(cseq);
         if self.waiting.is_some_and(|(waiting, _)| waiting <= cseq) {
             self.waiting = None;

@@ -13,6 +13,18 @@ pub struct Asked {
     pub device: usize,
     pub cseq: u32,
     pub came_to: usize,
+    /// The process that has its connection, and the number of that; datagrams have none.
+    pub connection: Option<(u64, u32)>,
+}
+
+impl Asked {
+    pub fn flow(&self) -> Flow {
+        let way = match self.connection {
+            Some((_, number)) => (Transport::Tcp, number),
+            None => (Transport::Udp, 0),
+        };
+        flow_of(self.device, self.came_to, way)
+    }
 }
 
 /// The end of a dialog, as a telephone sends it: to any node.
@@ -58,6 +70,12 @@ pub enum Letter {
     /// It went on from this life of a node, and this is the number of the notice.
     Ended(Member, u64, Bye),
     Known(Member, u64),
+    /// A connection of this node has ended, and how many ends it has told; without a connection, only that.
+    ConnectionEnded(usize, Flow, u64),
+    /// Asks for this node whether these connections stand.
+    DoTheyStand(usize, Vec<Flow>),
+    /// Those of this node that were asked for, and those of them that have ended.
+    TheyHaveEnded(usize, Vec<Flow>, Vec<Flow>),
     /// A SIP message from this node, and the flow that it is about; without one, the client of the flow is there.
     Sip(SipVerb, usize, Flow, String),
 }
@@ -96,7 +114,8 @@ impl Letter {
     /// Whether it goes from node to node without the broker.
     pub fn is_direct(&self) -> bool {
         match self {
-            Self::Handle(_) | Self::Answer(_) | Self::Bye(_) | Self::ByeAnswer(_) => true,
+            Self::Handle(asked) | Self::Answer(asked) => asked.connection.is_none(),
+            Self::Bye(_) | Self::ByeAnswer(_) => true,
             Self::Sip(_, _, flow, _) => !flow.transport.is_reliable(),
             _ => false,
         }

@@ -1,11 +1,15 @@
 //! One node: what the server does around the cores, with nothing that blocks.
 
+mod connections;
 pub mod presence;
 
-use self::presence::{Presence, Subscribed, WaitingRequest};
+use self::{
+    connections::Connections,
+    presence::{Presence, Subscribed, WaitingRequest},
+};
 use crate::{
     database::{Group, SoftChange},
-    letter::{Answer, Asked, Bye, Letter, Query, away, flow_of},
+    letter::{Answer, Asked, Bye, Letter, Query, away},
 };
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_cluster::{
@@ -16,7 +20,7 @@ use busyhour_cluster::{
 use busyhour_registrar::{
     BindingId, Bindings, EndedBinding, Now, Registration, RegistrationPolicy, watch::Plan,
 };
-use busyhour_sip::{Flow, Message, Transport};
+use busyhour_sip::{Flow, Message};
 use busyhour_store::{SoftState, StoredBinding};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -76,13 +80,8 @@ pub struct Life {
     is_connected: bool,
     next_beacon: Instant,
     presence: Presence,
+    connections: Connections,
     out: Vec<Out>,
-}
-
-impl Asked {
-    pub fn flow(&self) -> Flow {
-        flow_of(self.device, self.came_to, (Transport::Udp, 0))
-    }
 }
 
 /// A change that waits for its turn or for its answer.
@@ -100,6 +99,8 @@ enum Then {
     /// With the name of the request.
     Published(Box<Plan>, WaitingRequest, String),
     Subscribed(Subscribed, WaitingRequest),
+    /// The connection of a contact has ended.
+    CutOff(Bindings),
 }
 
 impl Life {
@@ -131,6 +132,7 @@ impl Life {
             is_connected: false,
             next_beacon: asked_at,
             presence: Presence::default(),
+            connections: Connections::default(),
             out: Vec::new(),
         }
     }
@@ -142,10 +144,11 @@ impl Life {
     }
 
     /// Time has passed.
-    pub fn poll(&mut self, now: Instant, is_connected: bool) {
+    pub fn poll(&mut self, now: Instant, unix: UnixTime, is_connected: bool) {
         let due = self.core.on_time(now);
         self.follow(now, due);
         self.send_due(now);
+        self.end_cut_off(now, unix);
         if now < self.next_beacon {
             return;
         }
@@ -155,6 +158,7 @@ impl Life {
         };
         self.know_nodes();
         self.send_notices(now);
+        self.follow_connections(now, is_connected);
         let mut actions = vec![SharedAction::Send(self.shared.beacon())];
         if self.is_connected != is_connected {
             self.is_connected = is_connected;
@@ -169,6 +173,9 @@ impl Life {
     pub fn register(&mut self, now: Instant, unix: UnixTime, asked: Asked, aor: &str, text: &str) {
         let partition = Partition::of(aor);
         self.note_life(now, asked.flow());
+        if asked.came_to == self.number {
+            self.note_connection(asked.flow());
+        }
         match self.core.route(now, partition) {
             Route::Here(grant) => self.decide(now, unix, asked, (aor, text), grant),
             // What was handed on is not handed on again.
@@ -293,6 +300,9 @@ impl Life {
             // It answers an earlier life.
             Letter::Known(..) => {}
             Letter::ByeAnswer(bye) => self.out.push(Out::Over(bye)),
+            Letter::ConnectionEnded(..) | Letter::DoTheyStand(..) | Letter::TheyHaveEnded(..) => {
+                self.hear_of_connections(now, letter)
+            }
             Letter::Handle(_) | Letter::Sip(..) => unreachable!("the world knows the rest"),
         }
     }
@@ -345,9 +355,18 @@ impl Life {
                     self.say(&aor);
                     self.acknowledge(asked);
                     self.tell(now, &aor);
+                    // It may have ended meanwhile.
+                    self.check(now, [asked.flow()]);
                 }
                 Then::Published(plan, request, _) => self.published(now, &aor, *plan, &request),
                 Then::Subscribed(what, request) => self.subscribed(now, &aor, what, &request),
+                Then::CutOff(bindings) => {
+                    if let Some(memory) = self.memory.get_mut(&partition) {
+                        memory.insert(aor.clone(), bindings);
+                    }
+                    self.say(&aor);
+                    self.tell(now, &aor);
+                }
             }
         }
         let actions = self.settle(partition);
@@ -379,11 +398,13 @@ impl Life {
         self.loading.remove(&partition);
         let mut memory: BTreeMap<Box<str>, Bindings> = BTreeMap::new();
         for row in rows {
+            let contact = self.reached_contact(row.contact);
             let bindings = memory.entry(row.aor).or_default();
-            bindings.restore(row.id, row.contact, row.lease, at);
+            bindings.restore(row.id, contact, row.lease, at);
         }
         self.memory.insert(partition, memory);
         self.restore(at, grant, soft);
+        self.check_partition(now, partition);
         self.speaks_for.insert(partition);
         let actions = self.shared.granted(grant);
         self.follow_shared(actions);

@@ -2,6 +2,7 @@
 
 mod calls;
 mod clients;
+mod telephones;
 
 use self::clients::{Panel, Publisher};
 use crate::{
@@ -76,6 +77,8 @@ enum Event {
     Letter(usize, Letter),
     /// A telephone's request arrives at a node.
     Request(usize, Asked),
+    /// A client has closed its connection to this process of a node.
+    Closed(usize, u64, Flow),
     /// A telephone's BYE arrives at a node.
     Bye(usize, Bye),
     /// It was sent so often.
@@ -205,6 +208,7 @@ impl World {
             | Event::Letter(number, _)
             | Event::Request(number, _)
             | Event::FromClient(number, ..)
+            | Event::Closed(number, ..)
             | Event::Bye(number, _) => {
                 self.wake(number, event);
             }
@@ -245,7 +249,7 @@ impl World {
             return;
         };
         match event {
-            Event::Poll(_) => life.poll(now, has_broker),
+            Event::Poll(_) => life.poll(now, unix, has_broker),
             Event::Answer(_, of, _) if of != process => {}
             Event::Answer(.., answer) => {
                 let at = Now {
@@ -255,6 +259,10 @@ impl World {
                 };
                 life.answer(now, at, answer);
             }
+            // Its connection has ended with its process.
+            Event::Request(_, asked) if asked.connection.is_some_and(|(of, _)| of != process) => {}
+            Event::Closed(_, of, _) if of != process => {}
+            Event::Closed(_, _, flow) => life.own_connection_ended(now, flow),
             Event::Letter(_, Letter::Handle(asked)) | Event::Request(_, asked) => {
                 let aor = self.devices[asked.device].aor.clone();
                 life.register(
@@ -323,7 +331,7 @@ impl World {
             "seed {seed}: {aor} has 200 to {cseq}, and it is not committed"
         );
         // The answer to the telephone may be lost, too; what was said counts all the same.
-        device.answered(cseq);
+        device.answered(asked);
         if let Some(life) = &mut self.machines[asked.came_to].life {
             life.note_registered(asked.flow(), Partition::of(&device.aor));
         }
@@ -432,38 +440,6 @@ impl World {
             false => 1 + self.below(3),
         };
         (0..copies).map(|_| delay()).collect()
-    }
-
-    /// Its next request, to any node; now and then somebody begins or ends to watch, or a call
-    /// begins or ends.
-    fn device(&mut self, number: usize) {
-        let has_answer = self.devices[number].waiting.is_none();
-        if has_answer && (!self.is_busy || self.is_kept_alive(number)) {
-            return;
-        }
-        // Every other one seldom registers, so that it is asked whether it is there.
-        let pause = (200 + self.below(800)) * if number.is_multiple_of(2) { 1 } else { 8 };
-        self.push(pause, Event::Device(number));
-        let any = self.below(self.machines.len() as u64) as usize;
-        // Who sends keep-alives sends them, and copies of a request, where the request went.
-        let is_copy = self.devices[number].waiting.is_some() && clients::is_mute(number);
-        let came_to = if is_copy {
-            self.devices[number].asked
-        } else {
-            any
-        };
-        let asked = Asked {
-            device: number,
-            cseq: self.devices[number].next(),
-            came_to,
-        };
-        (self.devices[number].asked, self.devices[number].asked_at) = (came_to, self.now);
-        for delay in self.delays() {
-            self.push(delay, Event::Request(came_to, asked));
-        }
-        if self.is_rough && self.below(4) == 0 {
-            self.watch_or_call(number);
-        }
     }
 
     fn fault(&mut self) {
@@ -650,6 +626,7 @@ impl World {
             let known = known.map(|(_, by, id)| (*by, *id));
             assert!(carried.eq(known), "seed {seed}: dialogs of {aor}");
             self.check_clients(number, owner);
+            self.check_telephone(number, owner);
             acknowledged += device.acknowledgements;
             commits += self.database.history.get(aor).map_or(0, Vec::len) as u64;
         }

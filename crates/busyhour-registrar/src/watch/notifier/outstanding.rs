@@ -85,11 +85,6 @@ impl Outstanding {
         silence
     }
 
-    /// It is certainly lost, and so would be another one. Returns whether one was to take its place.
-    pub(in crate::watch) fn is_lost(&mut self) -> bool {
-        self.tell_anew_at.take().is_some()
-    }
-
     /// It is not sent again, and another one is due.
     pub(in crate::watch) fn gives_way(&self, now: Instant) -> bool {
         self.tell_anew_at.is_some_and(|at| now >= at) && !self.is_hopeless(now)

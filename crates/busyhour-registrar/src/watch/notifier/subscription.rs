@@ -1,5 +1,6 @@
 //! One subscription from its SUBSCRIBE to its end.
 
+mod connection;
 mod notify_loss;
 mod notify_writing;
 
@@ -59,7 +60,7 @@ pub struct Subscription {
     retry_at: Option<Instant>,
     /// Since when there has been no room.
     put_off_since: Option<Instant>,
-    /// Its connection ended with an earlier process.
+    /// Its connection has ended.
     is_cut: bool,
     /// A NOTIFY was answered from where they go.
     is_heard: bool,
@@ -177,11 +178,6 @@ impl Subscription {
                 .then(|| WatcherInfoView::new(NotifyLen::of(policy))),
             dialog,
         })
-    }
-
-    /// The connection that it was stored with is still open: not the process that stored it has it, but another one.
-    pub fn connection_stands(&mut self) {
-        self.is_cut = false;
     }
 
     /// Makes it a subscription to a list: the one with these entries, which its SUBSCRIBE

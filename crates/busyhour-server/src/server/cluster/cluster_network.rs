@@ -30,10 +30,12 @@ impl ClusterNetwork {
 
     /// As our flows come from here.
     fn named(&self, flow: Flow) -> Flow {
-        Flow {
-            node: self.link.own(),
-            ..flow
-        }
+        self.link.own_flows().named(flow)
+    }
+
+    /// As the machine's own network knows it.
+    fn bare(&self, flow: Flow) -> Flow {
+        self.link.own_flows().bare(flow)
     }
 
     fn tell(&self, message: &NodeMessage<'_>) -> Result<(), SendError> {
@@ -67,25 +69,27 @@ impl ClusterNetwork {
 impl Network for ClusterNetwork {
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
         match self.is_own(flow) {
-            true => self.own.send(bare(flow), datagram),
+            true => self.own.send(self.bare(flow), datagram),
             false => self.send_elsewhere(flow, datagram),
         }
     }
 
     fn try_send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
         match self.is_own(flow) {
-            true => self.own.try_send(bare(flow), datagram),
+            true => self.own.try_send(self.bare(flow), datagram),
             false => self.send_elsewhere(flow, datagram),
         }
     }
 
-    /// The other node tells all if the connection is gone.
+    /// The other node tells all if the connection is gone. If it does not say that it was told, it is asked later.
     fn mark_trusted(&self, flow: Flow) -> bool {
         if self.is_own(flow) {
-            return self.own.mark_trusted(bare(flow));
+            return self.own.mark_trusted(self.bare(flow));
         }
-        let message = NodeMessage::new(NodeVerb::Trust, self.link.own(), flow);
-        !flow.transport.is_reliable() || self.link.tell(&message)
+        if flow.transport.is_reliable() {
+            self.link.trust(flow);
+        }
+        true
     }
 
     /// That of another node is noted there, when the answer leaves.
@@ -98,7 +102,7 @@ impl Network for ClusterNetwork {
 
     fn expect_keepalives(&self, flow: Flow, within: Duration) {
         if self.is_own(flow) {
-            return self.own.expect_keepalives(bare(flow), within);
+            return self.own.expect_keepalives(self.bare(flow), within);
         }
         let message = NodeMessage::new(NodeVerb::Keepalives, self.link.own(), flow);
         self.link.tell(&message.within(within));
@@ -107,14 +111,15 @@ impl Network for ClusterNetwork {
     fn may_stand(&self, flow: Flow) -> bool {
         match (flow.connection, flow.node) {
             (0, _) | (_, 0) => false,
-            (_, node) if node == self.link.own() => self.own.mark_trusted(bare(flow)),
-            (_, node) => self.link.is_live(node),
+            (_, node) if node == self.link.own() => self.own.mark_trusted(self.bare(flow)),
+            // It is asked.
+            (_, _) => true,
         }
     }
 
     /// Nobody says whether the other node has got it.
     fn may_lose(&self, flow: Flow) -> bool {
-        !self.is_own(flow) || self.own.may_lose(bare(flow))
+        !self.is_own(flow) || self.own.may_lose(self.bare(flow))
     }
 
     fn send_capture(&self, server: SocketAddr, packet: Buffer) -> Result<(), SendError> {
@@ -142,27 +147,27 @@ impl Network for ClusterNetwork {
     }
 
     fn flow_to_domain(&self, flow: Flow, domain: &str) -> Option<Flow> {
-        let found = self.own.flow_to_domain(bare(flow), domain)?;
+        let found = self.own.flow_to_domain(self.bare(flow), domain)?;
         Some(self.named(found))
     }
 
     fn connect(&self, flow: Flow, holder: Option<HolderKey>) -> Result<Flow, SendError> {
         match self.is_own(flow) {
-            true => Ok(self.named(self.own.connect(bare(flow), holder)?)),
+            true => Ok(self.named(self.own.connect(self.bare(flow), holder)?)),
             false => Err(SendError::FlowFailed),
         }
     }
 
     fn shown_certificate(&self, flow: Flow) -> Option<Arc<ShownCertificate>> {
         match self.is_own(flow) {
-            true => self.own.shown_certificate(bare(flow)),
+            true => self.own.shown_certificate(self.bare(flow)),
             false => None,
         }
     }
 
     fn wait_on(&self, flow: Flow) -> Duration {
         match self.is_own(flow) {
-            true => self.own.wait_on(bare(flow)),
+            true => self.own.wait_on(self.bare(flow)),
             false => Duration::ZERO,
         }
     }
@@ -182,9 +187,4 @@ impl Network for ClusterNetwork {
     fn queues(&self) -> Vec<QueueView> {
         self.own.queues()
     }
-}
-
-/// As the machine's own network knows it.
-fn bare(flow: Flow) -> Flow {
-    Flow { node: 0, ..flow }
 }

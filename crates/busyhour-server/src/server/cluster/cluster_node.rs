@@ -256,6 +256,8 @@ impl ClusterNode {
             sent_in_pieces: of_paths(|paths| paths.counters.sent_in_pieces.get()),
             pieces_lost: of_paths(|paths| paths.counters.pieces_lost.get()),
             direct_refused: of_paths(|paths| paths.counters.refused.get()),
+            connections_checked: counters.connections_checked.get(),
+            connections_ended: counters.connections_ended.get(),
             keepalives_passed_on: counters.keepalives_passed_on.get(),
             flows_known: self.link.registered_flows.len(),
             flows_forgotten: self.link.registered_flows.forgotten_count(),

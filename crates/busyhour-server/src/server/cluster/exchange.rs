@@ -5,7 +5,7 @@ use super::{
     node_message::{NodeMessage, NodeVerb},
     partition_routes::PartitionOwner,
 };
-use crate::server::{ReadMode, core::Core, sip::receive::notify_of};
+use crate::server::{ReadMode, core::Core};
 use busyhour::{buffer::Buffer, timer::AddError};
 use busyhour_cluster::{BrokerMessage, Partition};
 use busyhour_registrar::{Domains, address_of_record};
@@ -114,8 +114,12 @@ impl Core {
             }
             NodeVerb::Send => self.send_for(&told),
             NodeVerb::Trust => {
-                if !self.responder.network().mark_trusted(told.flow) {
-                    link.tell_flow_ended(told.from, told.flow, "");
+                let stands = self.responder.network().mark_trusted(told.flow);
+                if !stands {
+                    link.tell_flow_ended(told.from, told.flow);
+                }
+                if let Some(reply) = &message.reply {
+                    link.answer(reply, stands);
                 }
             }
             NodeVerb::Keepalives => {
@@ -126,10 +130,15 @@ impl Core {
             }
             NodeVerb::FlowEnded if told.from == link.own() => {}
             NodeVerb::FlowEnded => {
+                if link.hears_end(&told) {
+                    cluster.partitions.check(told.from);
+                }
                 self.flow_ended(told.flow);
-                let tag = std::str::from_utf8(told.sip).ok();
-                if let Some(watcher) = tag.and_then(|tag| self.watchers.find(tag)) {
-                    watcher.push_connection_ended(told.flow);
+            }
+            NodeVerb::Stand => {
+                if let Some(reply) = &message.reply {
+                    let answer = self.answer_whether_they_stand(told.sip);
+                    link.answer_with(reply, answer);
                 }
             }
             NodeVerb::CallEnded => {
@@ -204,9 +213,7 @@ impl Core {
         }
         let sent = self.responder.network().send(told.flow, datagram);
         if sent.is_err() && told.flow.transport.is_reliable() {
-            let message = Message::parse(told.sip).ok();
-            let notify = message.as_ref().and_then(notify_of);
-            link.tell_flow_ended(told.from, told.flow, notify.map_or("", |(tag, _)| tag));
+            link.tell_flow_ended(told.from, told.flow);
         }
     }
 
@@ -245,13 +252,16 @@ impl Core {
     /// A connection has ended here: the nodes that have its devices have to know it.
     pub(in crate::server) fn tell_flow_ended(&self, flow: Flow) {
         if let Some(cluster) = &self.cluster {
-            let link = &cluster.link;
-            link.tell_all(&NodeMessage::new(NodeVerb::FlowEnded, link.own(), flow));
+            cluster.link.tell_end(self.clock.now(), flow);
         }
     }
 
-    fn flow_ended(&self, flow: Flow) {
+    pub(super) fn flow_ended(&self, flow: Flow) {
+        if flow.connection == 0 {
+            return;
+        }
         self.devices.flow_failed(flow);
+        self.watchers.connection_ended(flow);
         self.calls.connection_ended(flow);
     }
 

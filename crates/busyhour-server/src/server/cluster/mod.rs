@@ -21,7 +21,7 @@ pub(super) mod live_states;
 mod numbers;
 mod inbox;
 mod direct;
-mod flows;
+pub(super) mod flows;
 pub(super) mod node_link;
 mod node_message;
 mod node_questions;

@@ -2,7 +2,7 @@
 
 use super::{
     direct::node_paths::NodePaths,
-    flows::registered_flows::RegisteredFlows,
+    flows::{own_flows::OwnFlows, registered_flows::RegisteredFlows},
     node_message::{NodeMessage, NodeVerb},
     node_questions::QuestionCounters,
     numbers::handed_numbers::HandedNumbers,
@@ -10,12 +10,13 @@ use super::{
 use crate::lock::lock;
 use crate::server::{load::source_shares::SourceShares, stats::counters::Counter};
 use busyhour::clock::Instant;
-use busyhour_cluster::{Broker, BrokerError, Member, NodeNumber, Notices};
-use busyhour_sip::{Flow, Message};
+use busyhour_cluster::{Broker, BrokerError, ConnectionEnds, Member, NodeNumber, Notices};
+use busyhour_sip::{Flow, Message, Transport};
 use foldhash::quality::FixedState;
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     hash::BuildHasher,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -30,8 +31,11 @@ pub(in crate::server) struct NodeLink {
     pub(super) paths: Option<NodePaths>,
     subjects: String,
     own: u16,
+    own_flows: OwnFlows,
     /// The nodes that live, a bit for each number.
     live: Box<[AtomicU64]>,
+    /// Their lives.
+    epochs: Mutex<BTreeMap<u16, u64>>,
     /// By a part of the branch.
     sent_for: [Mutex<SentFor>; SENT_FOR_PARTS],
     /// Probes that left here, since the node of their flow is away.
@@ -43,6 +47,10 @@ pub(in crate::server) struct NodeLink {
     pub(super) registered_flows: RegisteredFlows,
     /// What other nodes are told until they have answered.
     notices: Mutex<Notices>,
+    /// Its lock is held while an end is told, so that the numbers leave in their order.
+    ends: Mutex<ConnectionEnds>,
+    /// Nodes that have not said which of their connections stand.
+    unchecked: Mutex<UncheckedNodes>,
     /// There was a first view.
     knows_nodes: AtomicBool,
     pub(super) counters: LinkCounters,
@@ -68,6 +76,10 @@ pub(super) struct LinkCounters {
     pub(super) undelivered: Counter,
     /// Requests that were sent for others, and forgotten while a response could come.
     pub(super) responses_forgotten: Counter,
+    /// Connections at other nodes of which was asked whether they stand.
+    pub(super) connections_checked: Counter,
+    /// Those of them, and of our own, that had ended.
+    pub(super) connections_ended: Counter,
 }
 
 /// Which node a request was sent for, by its branch.
@@ -75,6 +87,15 @@ pub(super) struct LinkCounters {
 struct SentFor {
     nodes: HashMap<u64, u16>,
     order: VecDeque<(Instant, u64)>,
+}
+
+/// Nodes that are asked again.
+#[derive(Default)]
+struct UncheckedNodes {
+    nodes: BTreeSet<u16>,
+    not_before: Instant,
+    /// Nodes that do not live, as far as is known, and since when it matters whether that is so.
+    doubted: BTreeMap<u16, Instant>,
 }
 
 /// The flow that each probe was meant for, by its branch.
@@ -86,6 +107,16 @@ struct ProbesInstead {
 
 /// Told whether a request was taken.
 pub(super) type OnTaken = Box<dyn FnOnce(bool) + Send>;
+/// Told what another node answers; `None` if it does not.
+pub(super) type OnAnswered = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
+
+/// What a view says of other nodes that was not so before, or not known.
+pub(super) struct ChangedNodes {
+    /// They do not live.
+    pub(super) gone: Vec<u16>,
+    /// They have begun another life.
+    pub(super) renewed: Vec<u16>,
+}
 
 impl NodeLink {
     pub(super) fn new(
@@ -103,12 +134,16 @@ impl NodeLink {
             paths,
             subjects,
             own: own.node.0,
+            own_flows: OwnFlows::of_life(own),
+            epochs: Mutex::default(),
             live: (0..=u16::MAX / 64).map(|_| AtomicU64::new(0)).collect(),
             sent_for: std::array::from_fn(|_| Mutex::default()),
             probes: Mutex::default(),
             hasher: FixedState::with_seed(own.node.0.into()),
             unanswered: Arc::default(),
             knows_nodes: AtomicBool::new(false),
+            ends: Mutex::default(),
+            unchecked: Mutex::default(),
             notices: Mutex::new(Notices::new(own.node, PATIENCE)),
             counters: LinkCounters::default(),
             handed: HandedNumbers::of_life(own.epoch),
@@ -118,6 +153,10 @@ impl NodeLink {
 
     pub(in crate::server) fn own(&self) -> u16 {
         self.own
+    }
+
+    pub(in crate::server) fn own_flows(&self) -> OwnFlows {
+        self.own_flows
     }
 
     pub(super) fn broker(&self) -> &Arc<dyn Broker> {
@@ -147,9 +186,30 @@ impl NodeLink {
         format!("{}.all", self.subjects)
     }
 
-    /// Takes over which nodes live; returns those that do not any more. Only the node's thread
+    /// Takes over which nodes live, each in which life, as the database had it then or later. Only the node's thread
     /// calls it.
-    pub(super) fn set_live(&self, live: &BTreeSet<u16>) -> Vec<u16> {
+    pub(super) fn set_live(&self, read_at: Instant, lives: BTreeMap<u16, u64>) -> ChangedNodes {
+        let live: BTreeSet<u16> = lives.keys().copied().collect();
+        let mut gone = self.set_live_nodes(&live);
+        let before = std::mem::replace(&mut *lock(&self.epochs), lives.clone());
+        let is_other =
+            |(node, epoch): &(&u16, &u64)| lives.get(node).is_some_and(|it| it != *epoch);
+        let renewed = before.iter().filter(is_other);
+        let mut renewed: Vec<u16> = renewed.map(|(node, _)| *node).collect();
+        for (node, lives) in lock(&self.unchecked).settle(read_at, &live) {
+            match lives {
+                true => renewed.push(node),
+                false => gone.push(node),
+            }
+        }
+        for node in gone.iter().chain(&renewed) {
+            lock(&self.ends).begins_anew(NodeNumber(*node));
+        }
+        ChangedNodes { gone, renewed }
+    }
+
+    /// Returns those that do not live any more.
+    fn set_live_nodes(&self, live: &BTreeSet<u16>) -> Vec<u16> {
         let words = (0..=u16::MAX).step_by(64);
         let words = words.filter(|first| self.live_word(*first).load(Ordering::Relaxed) != 0);
         let known = words.flat_map(|first| first..=first | 63);
@@ -205,6 +265,79 @@ impl NodeLink {
             // What cannot be sent now is due again.
             let _ = self.ask(&self.subject(notice.to.0), notice.text.to_vec(), answered);
         }
+    }
+
+    /// A connection of ours has ended: all nodes have to know it, now or later.
+    pub(super) fn tell_end(&self, now: Instant, flow: Flow) {
+        let message = NodeMessage::new(NodeVerb::FlowEnded, self.own, flow);
+        let mut ends = lock(&self.ends);
+        let number = ends.next(now);
+        self.tell_all(&message.numbered(number));
+    }
+
+    /// Says how many ends were told, so that a node learns that it has missed some. A node of an earlier build takes it for
+    /// the end of a connection that nobody knows.
+    pub(super) fn say_ends(&self, now: Instant) {
+        if lock(&self.epochs).keys().all(|node| *node == self.own) {
+            return;
+        }
+        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+        let flow = Flow {
+            transport: Transport::Tcp,
+            node: self.own,
+            ..Flow::udp(nobody, nobody)
+        };
+        let message = NodeMessage::new(NodeVerb::FlowEnded, self.own, flow);
+        let mut ends = lock(&self.ends);
+        if let Some(last) = ends.due(now, self.broker.is_connected()) {
+            self.tell_all(&message.numbered(last));
+        }
+    }
+
+    /// Another node has told of ends; whether some were missed.
+    pub(super) fn hears_end(&self, told: &NodeMessage<'_>) -> bool {
+        let (from, mut ends) = (NodeNumber(told.from), lock(&self.ends));
+        match (told.flow.connection, told.number) {
+            (0, last) => ends.heard_last(from, last),
+            // A node of an earlier build does not number them.
+            (_, 0) => false,
+            (_, number) => ends.heard_end(from, number),
+        }
+    }
+
+    /// A node has not said which of its connections stand.
+    pub(super) fn check_again(&self, node: u16) {
+        lock(&self.unchecked).nodes.insert(node);
+    }
+
+    /// A node does not live, as far as is known: a later view says so, or that it has begun a life.
+    pub(super) fn doubt(&self, node: u16, now: Instant) {
+        lock(&self.unchecked).doubted.insert(node, now);
+    }
+
+    /// The client at a flow of another node is trusted from now on, if its connection stands.
+    pub(super) fn trust(self: &Arc<Self>, flow: Flow) {
+        let message = NodeMessage::new(NodeVerb::Trust, self.own, flow);
+        let link = Arc::downgrade(self);
+        let told = move |stands: bool| {
+            if let Some(link) = link.upgrade().filter(|_| !stands) {
+                link.check_again(flow.node);
+            }
+        };
+        let subject = self.subject(flow.node);
+        if self.ask(&subject, message.bytes(), Box::new(told)).is_err() {
+            self.check_again(flow.node);
+        }
+    }
+
+    /// Those nodes, at most once a second; they are asked again.
+    pub(super) fn take_unchecked(&self, now: Instant) -> BTreeSet<u16> {
+        let mut unchecked = lock(&self.unchecked);
+        if now < unchecked.not_before {
+            return BTreeSet::new();
+        }
+        unchecked.not_before = now + CHECK_PAUSE;
+        std::mem::take(&mut unchecked.nodes)
     }
 
     /// Those that other nodes have not answered.
@@ -283,6 +416,26 @@ impl NodeLink {
     }
 
     fn ask(&self, subject: &str, message: Vec<u8>, taken: OnTaken) -> Result<(), BrokerError> {
+        let done = move |answer: Option<Vec<u8>>| taken(answer.is_some_and(|it| it == TAKEN));
+        self.ask_for_answer(subject, message, Box::new(done))
+    }
+
+    /// Asks a node something; unless there is an error, `answered` is called once.
+    pub(super) fn ask_node(
+        &self,
+        node: u16,
+        message: &NodeMessage<'_>,
+        answered: OnAnswered,
+    ) -> Result<(), BrokerError> {
+        self.ask_for_answer(&self.subject(node), message.bytes(), answered)
+    }
+
+    fn ask_for_answer(
+        &self,
+        subject: &str,
+        message: Vec<u8>,
+        answered: OnAnswered,
+    ) -> Result<(), BrokerError> {
         if self.unanswered.load(Ordering::Relaxed) >= UNANSWERED_MAX {
             return Err(BrokerError::Full);
         }
@@ -290,7 +443,7 @@ impl NodeLink {
         let unanswered = self.unanswered.clone();
         let done = move |answer: Result<Vec<u8>, BrokerError>| {
             unanswered.fetch_sub(1, Ordering::Relaxed);
-            taken(answer.is_ok_and(|answer| answer == TAKEN));
+            answered(answer.ok());
         };
         let asked = (self.broker).request(subject, message, PATIENCE, Box::new(done));
         if asked.is_err() {
@@ -312,12 +465,10 @@ impl NodeLink {
         told.is_ok()
     }
 
-    /// The connection that a node meant is gone; `tag` is that of the subscription, if it has sent a NOTIFY. Whoever else uses
-    /// the connection is told when it does: all nodes were told at its end, and after a start of this one many may ask for
-    /// connections that are gone.
-    pub(super) fn tell_flow_ended(&self, node: u16, flow: Flow, tag: &str) {
-        let message = NodeMessage::new(NodeVerb::FlowEnded, self.own, flow);
-        self.tell_node(node, &message.with_sip(tag.as_bytes()));
+    /// The connection that a node meant is gone. Whoever else uses it is told when it does: all nodes were told at its end, and
+    /// after a start of this one many may ask for connections that are gone.
+    pub(super) fn tell_flow_ended(&self, node: u16, flow: Flow) {
+        self.tell_node(node, &NodeMessage::new(NodeVerb::FlowEnded, self.own, flow));
     }
 
     /// Tells all nodes how this one is reached directly, if that is to be told.
@@ -342,8 +493,12 @@ impl NodeLink {
     /// Says whether a request was taken.
     pub(super) fn answer(&self, reply: &str, is_taken: bool) {
         let answer = if is_taken { TAKEN } else { NOT_TAKEN };
+        self.answer_with(reply, answer.to_vec());
+    }
+
+    pub(super) fn answer_with(&self, reply: &str, answer: Vec<u8>) {
         // Without an answer the other node takes it for lost.
-        let _ = self.broker.publish(reply, answer.to_vec());
+        let _ = self.broker.publish(reply, answer);
     }
 
     /// A request leaves over our flow for another node: the responses to it are for that node.
@@ -392,6 +547,18 @@ impl NodeLink {
     }
 }
 
+impl UncheckedNodes {
+    /// Those of which a view that was read then knows more, and whether they live.
+    fn settle(&mut self, read_at: Instant, live: &BTreeSet<u16>) -> Vec<(u16, bool)> {
+        self.nodes.retain(|node| live.contains(node));
+        let known = self.doubted.iter().filter(|(_, since)| read_at >= **since);
+        let known: Vec<u16> = known.map(|(node, _)| *node).collect();
+        self.doubted.retain(|node, _| !known.contains(node));
+        let lives = known.into_iter().map(|node| (node, live.contains(&node)));
+        lives.collect()
+    }
+}
+
 impl SentFor {
     /// Returns how many were forgotten before their time.
     fn insert(&mut self, branch: u64, node: u16, now: Instant) -> u64 {
@@ -435,6 +602,7 @@ const NOT_TAKEN: &[u8] = b"-";
 const UNANSWERED_MAX: u64 = 16_384;
 /// Probes whose answers are awaited: more than are sent in the seconds that an answer may take.
 const PROBES_MAX: usize = 16_384;
+const CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// How long the other node may take to say whether it has taken a request.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Requests sent for other nodes whose responses are passed on.

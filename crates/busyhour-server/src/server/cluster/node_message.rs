@@ -13,7 +13,8 @@ pub(super) struct NodeMessage<'b> {
     pub(super) flow: Flow,
     /// Only with [`NodeVerb::Keepalives`].
     pub(super) within_s: u64,
-    /// Of a request that is handed on without an answer: how many the node has handed to this one so. Otherwise 0.
+    /// Of a request that is handed on without an answer: how many the node has handed to this one so. Of an end: how many it
+    /// has told. Otherwise 0.
     pub(super) number: u64,
     /// The SIP message, if there is one.
     pub(super) sip: &'b [u8],
@@ -33,9 +34,11 @@ pub(super) enum NodeVerb {
     Trust,
     /// The client at its flow was told to be heard so often.
     Keepalives,
-    /// The connection is gone. It is for all nodes, or for the one that has sent something over it; if that was a NOTIFY,
-    /// with the tag of its subscription in place of a SIP message.
+    /// The connection is gone; without one, so many have gone. It is for all nodes, or for the one that has sent something over
+    /// it.
     FlowEnded,
+    /// Say which of these connections of yours have ended.
+    Stand,
     /// This BYE was forwarded by a node that does not know its dialog.
     CallEnded,
 }
@@ -117,13 +120,14 @@ impl<'b> NodeMessage<'b> {
 }
 
 impl NodeVerb {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Handle,
         Self::TakeResponse,
         Self::Send,
         Self::Trust,
         Self::Keepalives,
         Self::FlowEnded,
+        Self::Stand,
         Self::CallEnded,
     ];
 
@@ -135,6 +139,7 @@ impl NodeVerb {
             Self::Trust => "trust",
             Self::Keepalives => "keepalives",
             Self::FlowEnded => "ended",
+            Self::Stand => "stand",
             Self::CallEnded => "bye",
         }
     }

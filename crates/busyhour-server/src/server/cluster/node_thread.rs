@@ -150,6 +150,10 @@ impl NodeThread {
         self.load(&mut loads);
         self.follow_nodes();
         self.link.send_notices(self.clock.now());
+        self.link.say_ends(self.clock.now());
+        for node in self.link.take_unchecked(self.clock.now()) {
+            self.partitions.check(node);
+        }
         self.last_view.set(self.node.view());
         let read_at = self.node.view_read_at();
         self.live.beat(self.clock.now(), read_at, self.node.view());
@@ -160,13 +164,19 @@ impl NodeThread {
         let Some(view) = self.node.view() else { return };
         let is_live = |node: &&NodeView| node.life != Life::Over;
         let live = view.nodes.iter().filter(is_live);
-        let live = live.map(|it| it.member.node.0).collect();
-        for gone in self.link.set_live(&live) {
+        let live = live.map(|it| (it.member.node.0, it.member.epoch)).collect();
+        let read_at = self.node.view_read_at();
+        let changed = self.link.set_live(read_at, live);
+        for gone in changed.gone {
             self.partitions.node_gone(gone);
+        }
+        // It may have begun so soon that nobody saw it dead.
+        for renewed in changed.renewed {
+            self.partitions.check(renewed);
         }
         let nodes = view.nodes.iter();
         let nodes = nodes.map(|it| (it.member.node, it.life != Life::Over));
-        self.link.view_is(self.node.view_read_at(), nodes);
+        self.link.view_is(read_at, nodes);
     }
 
     fn act(&mut self, action: Action) -> Vec<Action> {

@@ -105,6 +105,11 @@ pub struct ClusterStats {
     pub pieces_lost: u64,
     /// Ends of calls that other nodes were told and have not answered yet; they are told again.
     pub notices_waiting: u64,
+    /// Connections at other nodes of which this one has asked whether they stand: those of telephones and watchers
+    /// whose partition it was granted, and those whose end it may have missed.
+    pub connections_checked: u64,
+    /// Those that had ended.
+    pub connections_ended: u64,
     /// Keep-alives of telephones at this node that the nodes were told which have them.
     pub keepalives_passed_on: u64,
     /// Flows of telephones that are registered in datagrams, whose keep-alives are passed on.

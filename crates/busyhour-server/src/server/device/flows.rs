@@ -194,10 +194,10 @@ impl Flows {
     }
 
     /// The connections of a node of the cluster over which devices are reached.
-    fn connections_of(&self, node: u16) -> Vec<Flow> {
+    pub(in crate::server) fn connections_of(&self, node: u16) -> Vec<Flow> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            let is_its = |flow: &&Flow| flow.node == node && flow.transport.is_reliable();
+            let is_its = |flow: &&Flow| flow.node == node && flow.connection != 0;
             all.extend(lock(shard).table.keys().filter(is_its));
         }
         all
@@ -221,6 +221,11 @@ impl DeviceContext {
         if let Some(devices) = self.flows.end(flow) {
             self.reach(flow, Reach::Unreachable, Told::Former(devices));
         }
+    }
+
+    /// A connection that was read from the database has not ended.
+    pub(in crate::server) fn connection_stands(self: &Arc<Self>, flow: Flow) {
+        self.reach(flow, Reach::Reachable, Told::Present(None));
     }
 
     /// A node of the cluster is gone, and with it all connections to it.

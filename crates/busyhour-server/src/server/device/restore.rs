@@ -3,7 +3,7 @@
 //! here: what was acknowledged is kept.
 
 use super::{Device, device_context::DeviceContext, loading::unread_bindings::UnreadBindings};
-use busyhour_registrar::{EndedBinding, Restored, watch::Restorable};
+use busyhour_registrar::{Contact, EndedBinding, Restored, watch::Restorable};
 use busyhour_store::{BindingReader, SoftState, StoreError, StoredBinding};
 use std::sync::Arc;
 
@@ -66,6 +66,7 @@ impl DeviceContext {
                 lease,
             } = binding;
             let expires_at = lease.expires_at;
+            let contact = self.reached_contact(contact);
             let device = self.table.reopen(aor, self);
             let is_more = match device.restore(self, id, contact, lease, at) {
                 Restored::Taken => true,
@@ -89,6 +90,18 @@ impl DeviceContext {
         // A device with several rows needs one turn; another one changes nothing.
         devices.dedup_by(|one, other| Arc::ptr_eq(one, other));
         devices
+    }
+
+    /// A connection ends with the process that has it; in a cluster that may be another one than the last.
+    fn reached_contact(&self, contact: Contact) -> Contact {
+        let is_over = contact.transport().is_reliable() && {
+            let flow = contact.flow();
+            flow.connection != 0 && !self.responder.network().may_stand(flow)
+        };
+        match is_over {
+            true => contact.without_connection(),
+            false => contact,
+        }
     }
 
     /// Restores every stored publication with its remaining lifetime.

@@ -396,7 +396,7 @@ fn answers_options(message: &Message<'_>) -> bool {
 }
 
 /// Our tag and the CSeq number of the NOTIFY that a response answers.
-pub(in crate::server) fn notify_of<'a>(message: &Message<'a>) -> Option<(&'a str, u32)> {
+fn notify_of<'a>(message: &Message<'a>) -> Option<(&'a str, u32)> {
     let cseq = message.cseq().ok()?;
     let via = (cseq.method == Method::Notify).then(|| message.via().ok())?;
     let tag = Dialog::tag_in_branch(via?.branch()?)?;

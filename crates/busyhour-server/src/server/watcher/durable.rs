@@ -19,7 +19,7 @@ use busyhour_registrar::{
     BindingId, Refusal,
     watch::{End, Subscribe, Subscription, write_accepted},
 };
-use busyhour_sip::{Message, Status};
+use busyhour_sip::{Flow, Message, Status};
 use busyhour_store::{Change, CommitError, Refused, SoftState, SoftStateKind};
 use std::{sync::Arc, time::Duration};
 
@@ -78,6 +78,7 @@ impl Watcher {
         let mut state = self.lock();
         state.is_over = true;
         state.expiry_timer.clear(&context.timers);
+        self.leave_connection(context, &mut state);
         context.watchers.remove(self.id);
         self.forget_lamps(context);
     }
@@ -280,7 +281,12 @@ impl WatcherContext {
     /// one the full state, one after the other: all of them need it after the restart,
     /// and they must not answer at the same time. Limits do not apply here: what was
     /// acknowledged is kept.
-    pub(in crate::server) fn restore_subscriptions(self: &Arc<Self>, rows: Vec<SoftState>) {
+    ///
+    /// Returns the connections over which they are told.
+    pub(in crate::server) fn restore_subscriptions(
+        self: &Arc<Self>,
+        rows: Vec<SoftState>,
+    ) -> Vec<Flow> {
         let at = self.clock.moment();
         let mut told_at = at.now;
         let mut over = Vec::new();
@@ -308,6 +314,7 @@ impl WatcherContext {
         // another.
         back.iter().for_each(|watcher| watcher.start(self));
         self.persistence.store().purge(&over);
+        back.iter().filter_map(Watcher::connection).collect()
     }
 
     fn restore_subscription(

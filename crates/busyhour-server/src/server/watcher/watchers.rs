@@ -1,6 +1,9 @@
 //! All live subscriptions, by our tag of the dialog.
 
-use super::{Watcher, resource_index::ResourceIndex, watcher_infos::WatcherInfos};
+use super::{
+    Watcher, resource_index::ResourceIndex, watcher_connections::WatcherConnections,
+    watcher_infos::WatcherInfos,
+};
 use crate::lock::lock;
 use crate::server::{
     access::realm_accounts::Difference,
@@ -38,6 +41,7 @@ pub(in crate::server) struct Watchers {
     /// Who watches what, for those who watch that.
     pub(super) infos: Arc<WatcherInfos>,
     pub(super) index: ResourceIndex,
+    pub(in crate::server) connections: WatcherConnections,
     shards: Box<[Mutex<WatcherTable>]>,
     last_id: AtomicU64,
     list_changes: AtomicU64,
@@ -68,6 +72,7 @@ impl Watchers {
             infos: WatcherInfos::new(runtime, &kind, secrets.seed("watcher infos")),
             kind,
             index: ResourceIndex::new(secrets.seed("watched resources")),
+            connections: WatcherConnections::new(secrets.seed("connections of watchers")),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             last_id: AtomicU64::new(last_id.unwrap_or(0)),
             list_changes: AtomicU64::new(0),
@@ -251,6 +256,23 @@ impl Watchers {
             let elsewhere = watchers.iter().filter(|it| it.is_reached_elsewhere(own));
             elsewhere.for_each(Watcher::push_way_is_open);
         });
+    }
+
+    /// A connection of some node has ended: those who were told over it are told over their next one.
+    pub(in crate::server) fn connection_ended(&self, flow: Flow) {
+        for id in self.connections.end(flow) {
+            let watcher = self.shard(id).get(&id).map(|row| row.watcher.clone());
+            if let Some(watcher) = watcher {
+                watcher.push_connection_ended(flow);
+            }
+        }
+    }
+
+    /// A node is gone, and with it all connections to it.
+    pub(in crate::server) fn node_gone(&self, node: u16) {
+        for flow in self.connections.of_node(node) {
+            self.connection_ended(flow);
+        }
     }
 
     /// Some list has changed: those who watch one find out whether it is theirs. Those who watch an

@@ -151,6 +151,7 @@ struct Contacts<'c> {
     user_agents: Vec<Cow<'c, str>>,
     remotes: Vec<String>,
     locals: Vec<String>,
+    connections: Vec<i64>,
 }
 
 impl<'c> Contacts<'c> {
@@ -169,6 +170,7 @@ impl<'c> Contacts<'c> {
             columns.user_agents.push(storable(contact.user_agent));
             columns.remotes.push(contact.flow.remote.to_string());
             columns.locals.push(contact.flow.local_text());
+            columns.connections.push(contact.flow.connection.into());
         }
         columns
     }
@@ -184,13 +186,14 @@ impl<'c> Contacts<'c> {
             &self.user_agents,
             &self.remotes,
             &self.locals,
+            &self.connections,
         ];
         [self.leases.parameters(), columns.to_vec()].concat()
     }
 }
 
 /// Beside those of their leases.
-const CONTACT_PARAMETERS: usize = 9;
+const CONTACT_PARAMETERS: usize = 10;
 /// Those of the renewed leases, of the contacts and their leases, and the ids that are removed.
 const WRITE_PARAMETERS: usize = 2 * Leases::PARAMETERS + CONTACT_PARAMETERS + 1;
 const COUNT_ROW: &str = "SELECT EXISTS (SELECT FROM counted), ARRAY(SELECT place FROM lost)";
@@ -206,15 +209,15 @@ const PUT_LEASES: &str = "put_leases AS (INSERT INTO lease \
     ON CONFLICT (id) DO UPDATE SET cseq = excluded.cseq, granted_s = excluded.granted_s, \
     expires_at_ns = excluded.expires_at_ns, removed = excluded.removed)";
 const PUT_CONTACTS: &str = "put_contacts AS (INSERT INTO contact \
-    (id, aor, uri, parameters, q_milli, call_id, path, user_agent, remote, local) \
+    (id, aor, uri, parameters, q_milli, call_id, path, user_agent, remote, local, connection) \
     SELECT * FROM unnest($6::bigint[], $11::text[], $12::text[], $13::text[], $14::integer[], \
-    $15::text[], $16::text[], $17::text[], $18::text[], $19::text[]) \
+    $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::bigint[]) \
     WHERE EXISTS (SELECT FROM counted) \
     ON CONFLICT (id) DO UPDATE SET aor = excluded.aor, uri = excluded.uri, \
     parameters = excluded.parameters, q_milli = excluded.q_milli, call_id = excluded.call_id, \
     path = excluded.path, user_agent = excluded.user_agent, remote = excluded.remote, \
-    local = excluded.local)";
+    local = excluded.local, connection = excluded.connection)";
 const REMOVE: &str = "removed_contacts AS (DELETE FROM contact \
-    WHERE id = ANY($20::bigint[]) AND EXISTS (SELECT FROM counted)), \
+    WHERE id = ANY($21::bigint[]) AND EXISTS (SELECT FROM counted)), \
     removed_leases AS (DELETE FROM lease \
-    WHERE id = ANY($20::bigint[]) AND EXISTS (SELECT FROM counted))";
+    WHERE id = ANY($21::bigint[]) AND EXISTS (SELECT FROM counted))";

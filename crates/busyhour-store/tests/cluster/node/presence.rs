@@ -22,7 +22,7 @@ use busyhour_registrar::{
 use busyhour_sip::{Flow, Message, Method, ResponseBuilder, Start};
 use busyhour_store::{SoftState, SoftStateKind};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::OnceLock,
     time::Duration,
 };
@@ -32,7 +32,7 @@ use std::{
 pub struct Presence {
     publications: BTreeMap<Box<str>, Publications>,
     /// By our tag.
-    watchers: BTreeMap<Box<str>, Watched>,
+    pub(super) watchers: BTreeMap<Box<str>, Watched>,
     probes: Probes,
     /// The device that each probed flow leads to, by the telephone's port and the node.
     probed: BTreeMap<(u16, u16), (Flow, Box<str>)>,
@@ -44,14 +44,12 @@ pub struct Presence {
     instead: BTreeMap<Box<str>, Flow>,
     /// Partitions of the registrations that came over each flow.
     registered: HashMap<Flow, BTreeSet<Partition>>,
-    /// Connections of this process.
-    connections: HashSet<Flow>,
     probe_count: u64,
     tag_count: u64,
 }
 
-struct Watched {
-    subscription: Subscription,
+pub struct Watched {
+    pub(super) subscription: Subscription,
     row: EndedBinding,
 }
 
@@ -72,9 +70,7 @@ impl Life {
     /// Something came over a flow of this node.
     pub fn receive(&mut self, now: Instant, unix: UnixTime, flow: Flow, text: String) {
         self.note_life(now, flow);
-        if flow.transport.is_reliable() {
-            self.presence.connections.insert(flow);
-        }
+        self.note_connection(flow);
         if text.trim().is_empty() {
             return self.pass_keepalive_on(now, flow);
         }
@@ -544,7 +540,10 @@ impl Life {
             }
             !is_gone
         });
-        for flow in flows {
+        for flow in flows
+            .into_iter()
+            .filter(|flow| !flow.transport.is_reliable())
+        {
             let pace = Pace {
                 verify_within: is_restored.then_some(INTERVAL),
                 ..Pace::every(INTERVAL)
@@ -609,14 +608,6 @@ impl Life {
             .collect();
         for aor in watched {
             self.tell(at.now, &aor);
-        }
-    }
-
-    fn may_stand(&self, flow: Flow) -> bool {
-        let node = usize::from(flow.node) - 1;
-        match node == self.number {
-            true => self.presence.connections.contains(&flow),
-            false => self.lives(node),
         }
     }
 

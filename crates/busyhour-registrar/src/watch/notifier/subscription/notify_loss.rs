@@ -23,9 +23,7 @@
 //!   within a second, with the last state.
 
 use super::Subscription;
-use crate::watch::notifier::outstanding::Outstanding;
 use busyhour::clock::Instant;
-use busyhour_sip::Flow;
 use std::time::Duration;
 
 impl Subscription {
@@ -64,15 +62,6 @@ impl Subscription {
             self.silence = Some(outstanding.may_be_lost(self.silence, now));
         }
         was_silent
-    }
-
-    /// The connection of this flow is gone, as the server says that had it. If a NOTIFY was sent over it, that is not told anew
-    /// there; a SUBSCRIBE over another connection is followed by everything, and without one the subscription is over 32 s
-    /// after that NOTIFY. Returns whether there was one.
-    pub fn connection_ended(&mut self, flow: Flow) -> bool {
-        let is_its = flow == self.dialog.flow();
-        let outstanding = self.outstanding.as_mut().filter(|_| is_its);
-        outstanding.is_some_and(Outstanding::is_lost)
     }
 
     /// A SUBSCRIBE that was answered has come again at `now`, so its answer has not come to the watcher, and neither has the

@@ -1,3 +1,5 @@
-//! Telephones at this node.
+//! Flows of this node and of others, and whether their connections stand.
 
+pub(in crate::server) mod own_flows;
+mod connection_checks;
 pub(super) mod registered_flows;

@@ -25,6 +25,8 @@ pub(in crate::server::cluster) struct PartitionTasks {
     pub(in crate::server::cluster) gone: BTreeSet<u16>,
     /// Read them; they are granted to us.
     pub(in crate::server::cluster) loads: BTreeMap<Partition, Grant>,
+    /// Ask these nodes which of their connections stand.
+    pub(in crate::server::cluster) checks: BTreeSet<u16>,
     /// The server is gone.
     pub(in crate::server::cluster) is_over: bool,
 }
@@ -57,6 +59,10 @@ impl PartitionInbox {
 
     pub(in crate::server::cluster) fn node_gone(&self, node: u16) {
         self.push(|waiting| waiting.gone.extend([node]));
+    }
+
+    pub(in crate::server::cluster) fn check(&self, node: u16) {
+        self.push(|waiting| waiting.checks.extend([node]));
     }
 
     /// Nothing comes any more.

@@ -4,8 +4,15 @@
 use super::partition_inbox::{PartitionInbox, PartitionTasks};
 use crate::server::core::Core;
 use busyhour_cluster::{Grant, Partition};
+use busyhour_sip::Flow;
 use busyhour_store::{Contents, SoftState, SoftStateKind};
-use std::{collections::BTreeMap, io, sync::Arc, thread, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 impl Core {
     /// Begins to have the partitions that the node is granted.
@@ -37,9 +44,13 @@ impl Core {
         }
         for node in tasks.gone {
             self.devices.node_gone(node);
+            self.watchers.node_gone(node);
         }
         if !tasks.loads.is_empty() {
             self.load(inbox, tasks.loads);
+        }
+        for node in tasks.checks {
+            self.check_connections_of(node);
         }
     }
 
@@ -69,6 +80,11 @@ impl Core {
         grants
             .iter()
             .for_each(|grant| self.persistence.runs().begin(*grant));
+        let network = self.responder.network();
+        let bindings = contents.bindings.iter();
+        let contacts = bindings.filter(|row| !row.lease.removed);
+        let flows = contacts.map(|row| row.contact.flow());
+        let mut connections: HashSet<Flow> = flows.filter(|it| network.may_stand(*it)).collect();
         self.devices.restore_bindings(contents.bindings);
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) =
@@ -76,7 +92,8 @@ impl Core {
         self.devices.restore_publications(publications);
         // Watchers that come back are told at once what is so.
         self.speak_for(grants);
-        self.watching.restore_subscriptions(subscriptions);
+        connections.extend(self.watching.restore_subscriptions(subscriptions));
+        self.check_connections(connections);
     }
 
     /// Another node may have it. Watchers find that one when they subscribe again.

@@ -1,0 +1,187 @@
+//! Whether connections at other nodes stand, over which something of this node is reached.
+//!
+//! A node that is granted a partition reads from the database over which connections its contacts and watchers are reached,
+//! and does not know what became of these. It enters them, as if they stood, and then asks the nodes that have them;
+//! what has ended meanwhile is treated as an end that the node has told. An end that happens later is told, since the node
+//! with the connection tells each end to all, and finds this one entered. So no end is missed. It asks as well when it may have
+//! missed what was told (`ConnectionEnds` of `busyhour-cluster`), and when a node has a new life.
+//!
+//! A node that gives no answer is asked again a second later, for all of its connections, until it answers or is gone. One that does
+//! not live by the last view may have begun its life since: a later view says so, or all of its connections have ended.
+
+use crate::server::{
+    cluster::node_message::{NodeMessage, NodeVerb},
+    core::Core,
+};
+use busyhour_sip::Flow;
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::Write,
+    sync::Arc,
+};
+
+impl Core {
+    /// Asks for these connections, which are entered.
+    pub(in crate::server::cluster) fn check_connections(self: &Arc<Self>, flows: HashSet<Flow>) {
+        let Some(cluster) = &self.cluster else { return };
+        let mut nodes: BTreeMap<u16, Vec<Flow>> = BTreeMap::new();
+        for flow in flows {
+            nodes.entry(flow.node).or_default().push(flow);
+        }
+        for (node, flows) in nodes {
+            if !cluster.link.is_live(node) {
+                cluster.link.doubt(node, self.clock.now());
+                continue;
+            }
+            if node == cluster.link.own() {
+                let ended = self.ended_among(&flows);
+                self.are_checked(&flows, &ended);
+                continue;
+            }
+            for some in flows.chunks(CHECKED_AT_ONCE) {
+                self.ask_whether_they_stand(node, some.to_vec());
+            }
+        }
+    }
+
+    /// Asks for all connections of a node over which something of ours is reached.
+    pub(in crate::server::cluster) fn check_connections_of(self: &Arc<Self>, node: u16) {
+        let devices = self.devices.flows.connections_of(node);
+        let watchers = self.watchers.connections.of_node(node);
+        self.check_connections(devices.into_iter().chain(watchers).collect());
+    }
+
+    fn ask_whether_they_stand(self: &Arc<Self>, node: u16, flows: Vec<Flow>) {
+        let (Some(cluster), Some(first)) = (&self.cluster, flows.first()) else {
+            return;
+        };
+        let (link, core) = (&cluster.link, Arc::downgrade(self));
+        link.counters.connections_checked.add(flows.len() as u64);
+        let text = text_of(&flows);
+        let message = NodeMessage::new(NodeVerb::Stand, link.own(), *first);
+        let message = message.with_sip(text.as_bytes());
+        let answered = Box::new(move |answer: Option<Vec<u8>>| {
+            let Some(core) = core.upgrade() else { return };
+            match answer.and_then(|answer| places_of(&answer)) {
+                Some(ended) => core.are_checked(&flows, &ended),
+                None => core.check_again(node),
+            }
+        });
+        if link.ask_node(node, &message, answered).is_err() {
+            self.check_again(node);
+        }
+    }
+
+    fn check_again(&self, node: u16) {
+        if let Some(cluster) = &self.cluster {
+            cluster.link.check_again(node);
+        }
+    }
+
+    /// The answer to the question whether these connections of ours stand.
+    pub(in crate::server::cluster) fn answer_whether_they_stand(&self, text: &[u8]) -> Vec<u8> {
+        let flows = std::str::from_utf8(text).map_or(None, flows_of);
+        flows.map_or_else(Vec::new, |flows| answer_of(&self.ended_among(&flows)))
+    }
+
+    /// The places of those connections of ours that have ended. The others are trusted, as they were when they were used.
+    fn ended_among(&self, flows: &[Flow]) -> Vec<usize> {
+        let network = self.responder.network();
+        let ended = |(_, flow): &(usize, &Flow)| !network.mark_trusted(**flow);
+        let ended = flows.iter().enumerate().filter(ended);
+        ended.map(|(place, _)| place).collect()
+    }
+
+    fn are_checked(&self, flows: &[Flow], ended: &[usize]) {
+        let Some(cluster) = &self.cluster else { return };
+        let ended: HashSet<usize> = ended.iter().copied().collect();
+        for (place, flow) in flows.iter().enumerate() {
+            if ended.contains(&place) {
+                cluster.link.counters.connections_ended.increment();
+                self.flow_ended(*flow);
+            } else {
+                self.devices.connection_stands(*flow);
+            }
+        }
+    }
+}
+
+/// A connection in each line.
+fn text_of(flows: &[Flow]) -> String {
+    let mut text = String::new();
+    for flow in flows {
+        let (local, remote, connection) = (flow.local_text(), flow.remote, flow.connection);
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{connection} {local} {remote}");
+    }
+    text
+}
+
+fn flows_of(text: &str) -> Option<Vec<Flow>> {
+    let flow = |line: &str| {
+        let (connection, addresses) = line.split_once(' ')?;
+        let (local, remote) = addresses.split_once(' ')?;
+        Some(Flow {
+            connection: connection.parse().ok()?,
+            ..Flow::from_texts(local, remote)?
+        })
+    };
+    text.lines().map(flow).collect()
+}
+
+/// The places of those that have ended, behind a sign that there is an answer.
+fn answer_of(ended: &[usize]) -> Vec<u8> {
+    let mut answer = ANSWER.to_owned();
+    for place in ended {
+        let _ = write!(answer, " {place}");
+    }
+    answer.into_bytes()
+}
+
+/// `None` if this is no answer.
+fn places_of(answer: &[u8]) -> Option<Vec<usize>> {
+    let answer = std::str::from_utf8(answer).ok()?;
+    let places = answer.strip_prefix(ANSWER)?.split_whitespace();
+    places.map(|place| place.parse().ok()).collect()
+}
+
+const ANSWER: &str = "ended:";
+/// So many fit into one message of NATS.
+const CHECKED_AT_ONCE: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour_sip::Transport;
+
+    #[test]
+    fn connections_are_read_as_they_were_written() {
+        let flow = Flow {
+            transport: Transport::Wss,
+            connection: u32::MAX,
+            node: 3,
+            ..Flow::udp(
+                "[2001:db8::1%4]:443".parse().expect("an address"),
+                "192.0.2.7:40000".parse().expect("an address"),
+            )
+        };
+        let tcp = Flow {
+            transport: Transport::Tcp,
+            ..flow
+        };
+        let flows = vec![flow, tcp];
+        assert_eq!(flows_of(&text_of(&flows)), Some(flows));
+        assert_eq!(flows_of("7 tcp/192.0.2.1:5060\n"), None);
+        assert_eq!(flows_of("hello"), None);
+    }
+
+    #[test]
+    fn an_answer_is_told_from_none() {
+        for ended in [&[][..], &[0], &[3, 511]] {
+            assert_eq!(places_of(&answer_of(ended)).as_deref(), Some(ended));
+        }
+        for bytes in [&b""[..], b"-", b"+", b"ended: x", b"\xff"] {
+            assert_eq!(places_of(bytes), None);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Which watchers are told over which connection of a cluster's nodes, so that they are found when it ends.
+//!
+//! A watcher enters its connection before the first NOTIFY leaves over it. If the connection has ended by then, its node
+//! cannot send that NOTIFY, and tells so.
+
+use super::{Inner, Watcher, watcher_context::WatcherContext};
+use crate::lock::lock;
+use busyhour::task::{Executor, Task};
+use busyhour_sip::Flow;
+use foldhash::quality::FixedState;
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::BuildHasher,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// The ids of watchers, by connection.
+pub(in crate::server) struct WatcherConnections {
+    hasher: FixedState,
+    shards: Box<[Mutex<IdsByFlow>]>,
+}
+
+type IdsByFlow = HashMap<Flow, BTreeSet<u64>>;
+
+impl WatcherConnections {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            hasher: FixedState::with_seed(seed),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// The connection of a flow, whose end has to be known: a server alone sees it when it sends.
+    pub(super) fn of(flow: Flow) -> Option<Flow> {
+        let is_one = flow.transport.is_reliable() && flow.connection != 0 && flow.node != 0;
+        is_one.then_some(flow)
+    }
+
+    pub(super) fn enter(&self, flow: Flow, id: u64) {
+        self.shard(flow).entry(flow).or_default().insert(id);
+    }
+
+    pub(super) fn leave(&self, flow: Flow, id: u64) {
+        let mut shard = self.shard(flow);
+        if let Some(ids) = shard.get_mut(&flow) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                shard.remove(&flow);
+            }
+        }
+    }
+
+    /// The connection is gone: those that were told over it.
+    pub(super) fn end(&self, flow: Flow) -> BTreeSet<u64> {
+        self.shard(flow).remove(&flow).unwrap_or_default()
+    }
+
+    /// The connections of a node over which watchers are told.
+    pub(in crate::server) fn of_node(&self, node: u16) -> Vec<Flow> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(lock(shard).keys().filter(|flow| flow.node == node));
+        }
+        all
+    }
+
+    fn shard(&self, flow: Flow) -> MutexGuard<'_, IdsByFlow> {
+        lock(&self.shards[self.hasher.hash_one(flow) as usize % SHARDS])
+    }
+}
+
+impl Watcher {
+    /// This connection has ended.
+    pub(super) fn push_connection_ended(self: &Arc<Self>, flow: Flow) {
+        let watcher = self.clone();
+        let end = move || {
+            watcher.with(|context, state| {
+                let is_cut = state.subscription.connection_ended(flow);
+                context.watchers.counters.cut.add(u64::from(is_cut));
+            });
+        };
+        // There is one of these for each connection. It is refused only when the server ends.
+        let task = Task::labelled(&"end of a connection", end);
+        let _ = self.serializer.execute_unbounded(task);
+    }
+
+    /// Enters the connection that it is on now, before anything is sent over it.
+    pub(super) fn follow_connection(&self, context: &WatcherContext, state: &mut Inner) {
+        let now = WatcherConnections::of(state.subscription.dialog().flow());
+        let before = std::mem::replace(&mut state.connection, now);
+        if before != now {
+            let connections = &context.watchers.connections;
+            before.inspect(|flow| connections.leave(*flow, self.id));
+            now.inspect(|flow| connections.enter(*flow, self.id));
+        }
+    }
+
+    pub(super) fn leave_connection(&self, context: &WatcherContext, state: &mut Inner) {
+        if let Some(flow) = state.connection.take() {
+            context.watchers.connections.leave(flow, self.id);
+        }
+    }
+
+    pub(super) fn connection(self: &Arc<Self>) -> Option<Flow> {
+        self.lock().connection
+    }
+}
+
+const SHARDS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour_sip::Transport;
+
+    #[test]
+    fn watchers_are_found_by_the_connection_that_they_are_on_now() {
+        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 5060));
+        let flow = |connection, node| Flow {
+            transport: Transport::Tls,
+            connection,
+            node,
+            ..Flow::udp(address, address)
+        };
+        assert_eq!(WatcherConnections::of(Flow::udp(address, address)), None);
+        assert_eq!(WatcherConnections::of(flow(7, 0)), None);
+        let (one, other) = (flow(7, 2), flow(8, 2));
+        assert_eq!(WatcherConnections::of(one), Some(one));
+        let connections = WatcherConnections::new(1);
+        for id in [1, 2, 3] {
+            connections.enter(one, id);
+        }
+        connections.leave(one, 2);
+        connections.enter(other, 2);
+        assert_eq!(connections.of_node(2).len(), 2);
+        assert!(connections.of_node(3).is_empty());
+        assert!(connections.end(one).into_iter().eq([1, 3]));
+        assert!(connections.end(one).is_empty());
+        connections.leave(one, 3);
+        connections.leave(other, 2);
+        assert!(
+            connections
+                .shards
+                .iter()
+                .all(|shard| lock(shard).is_empty())
+        );
+    }
+}
