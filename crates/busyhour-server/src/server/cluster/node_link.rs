@@ -550,7 +550,10 @@ impl NodeLink {
 impl UncheckedNodes {
     /// Those of which a view that was read then knows more, and whether they live.
     fn settle(&mut self, read_at: Instant, live: &BTreeSet<u16>) -> Vec<(u16, bool)> {
-        self.nodes.retain(|node| live.contains(node));
+        // A view under way may be older than the life of a node that was asked just now.
+        for node in self.nodes.extract_if(.., |node| !live.contains(node)) {
+            self.doubted.insert(node, read_at + PATIENCE);
+        }
         let known = self.doubted.iter().filter(|(_, since)| read_at >= **since);
         let known: Vec<u16> = known.map(|(node, _)| *node).collect();
         self.doubted.retain(|node, _| !known.contains(node));
