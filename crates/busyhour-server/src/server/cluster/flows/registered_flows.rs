@@ -112,7 +112,7 @@ impl RegisteredFlows {
             return Vec::new();
         }
         let forgotten = shard.make_room(hash);
-        let known = shard.used(hash).map(|known| known.to_tell(now));
+        let known = shard.used(hash).map(|known| known.take_due(now));
         drop(shard);
         self.give_back(forgotten);
         known.unwrap_or_default()
@@ -161,7 +161,7 @@ impl FlowGenerations {
 
 impl RegisteredFlow {
     /// The partitions whose nodes have to know of it now.
-    fn to_tell(&mut self, now: Instant) -> Vec<Partition> {
+    fn take_due(&mut self, now: Instant) -> Vec<Partition> {
         let now_s = (now.as_nanos() / 1_000_000_000) as u32;
         if std::mem::replace(&mut self.told_s, now_s) == now_s {
             return Vec::new();
