@@ -156,10 +156,7 @@ impl Life {
             }
             let number = NodeNumber(node as u16 + 1);
             self.connections.ends.begins_anew(number);
-            match live.contains_key(&node) {
-                true => self.check_node(now, node),
-                false => self.node_gone(now, node),
-            }
+            self.check_node(now, node);
         }
         let read_at = self.core.view_read_at();
         self.connections
@@ -170,7 +167,8 @@ impl Life {
         for (node, since) in waiting {
             match live.contains_key(&node) {
                 true => self.ask_whether_they_stand(node),
-                false if read_at >= since => self.node_gone(now, node),
+                // They were entered before, so the life that had them is over.
+                false if read_at >= since => self.they_are_over(now, node),
                 false => {}
             }
         }
@@ -186,10 +184,9 @@ impl Life {
         }
     }
 
-    fn node_gone(&mut self, now: Instant, node: usize) {
-        self.connections.unchecked.remove(&node);
-        let flows = self.flows_of(|_| true, |flow| usize::from(flow.node) == node + 1);
-        for flow in flows {
+    fn they_are_over(&mut self, now: Instant, node: usize) {
+        let flows = self.connections.unchecked.remove(&node);
+        for flow in flows.into_iter().flat_map(|(_, flows)| flows) {
             self.connection_ended(now, flow);
         }
     }
