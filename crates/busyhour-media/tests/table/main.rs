@@ -425,8 +425,6 @@ fn what_goes_the_same_way_waits_and_nothing_else() {
     assert_eq!(order, [2, 3]);
 }
 
-/// A relay gives the answer that it remembers to whoever asks with the same cookie: another run of
-/// the server, or another node, must not get the description of somebody else's call.
 #[test]
 fn the_answer_of_a_branch_without_a_relay_is_none_for_the_relay() {
     let mut site = Site::new(1, true);
@@ -471,7 +469,6 @@ fn a_delete_that_was_lost_does_not_end_the_call_that_begins_again() {
     assert_eq!(site.table.next_deadline(), None);
 }
 
-/// A server that has begun anew knows no call.
 #[test]
 fn a_branch_that_rang_with_media_is_no_fork() {
     let mut site = Site::new(1, true);

@@ -45,6 +45,8 @@ fn a_relay_that_does_not_answer_is_down_and_the_call_goes_to_another() {
     assert!(site.relays.states().iter().all(|it| it.is_up));
 }
 
+/// A relay gives the answer that it remembers to whoever asks with the same cookie: another run of
+/// the server, or another node, must not get the description of somebody else's call.
 #[test]
 fn each_run_asks_with_cookies_of_its_own_and_believes_no_other_ones() {
     let mut runs = [1, 2].map(|seed| Site::with_seed(seed, 1, true));
@@ -114,6 +116,7 @@ fn relays_share_calls_by_their_weights() {
     assert!((150..350).contains(&calls[0]), "{calls:?}");
 }
 
+/// A server that has begun anew knows no call.
 #[test]
 fn a_bye_of_an_unknown_call_ends_it_at_each_relay_that_is_up() {
     let mut site = Site::new(3, true);

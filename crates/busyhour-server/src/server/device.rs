@@ -523,9 +523,8 @@ impl Device {
         match draft.answer {
             Answer::Sip(transaction, flow, answer) => {
                 let network = context.responder.network();
-                if !state.bindings.is_empty() {
-                    network.registered(flow, &self.aor);
-                }
+                let way = device_request.way().filter(|_| !state.bindings.is_empty());
+                way.inspect(|(from, _)| network.registered(*from, &self.aor));
                 lost = (!context.responder.accept(transaction, flow, answer)).then_some(flow);
                 if draft.keeps_flow {
                     network.expect_keepalives(flow, SILENCE_MAX);

@@ -38,15 +38,16 @@ pub trait Network: Send + Sync {
         true
     }
 
-    /// An address of record was registered over this flow, and that is acknowledged.
+    /// An address of record was registered by a request over this flow, over which its keep-alives come, and that is
+    /// acknowledged. The answer may go over another one.
     fn registered(&self, _flow: Flow, _aor: &str) {}
 
     /// The client of a connection was told to send something at least this often: the
     /// connection is closed after a longer silence.
     fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}
 
-    /// Whether the connection of a flow that another process has stored may stand: it ends at another node of a cluster that
-    /// lives, or another node has had the device meanwhile. A node that has started again meanwhile lives as well.
+    /// Whether the connection of a flow that another process has stored may stand; `false` if it has certainly ended. That of
+    /// another node of a cluster may, and that node is asked.
     fn may_stand(&self, _flow: Flow) -> bool {
         false
     }

@@ -260,11 +260,15 @@ impl Behind {
         }
     }
 
-    /// Closes the database. The last connection to be closed takes the log of SQLite into the database, if it is one
-    /// that writes; so all others have to be closed before.
+    /// Closes the database. The last connection to be closed takes the log of SQLite into the database and removes it, if it
+    /// is one that writes; so all others of the writer have to be closed before. If somebody else reads, the log stays, and
+    /// has nothing that the database has not, unless he is in the middle of a transaction.
     pub(super) fn close(&self) {
-        if let Ok(mut database) = self.database.lock() {
-            database.connection = None;
+        if let Ok(mut database) = self.database.lock()
+            && let Some(connection) = database.connection.take()
+        {
+            let _ = connection.busy_timeout(Duration::ZERO);
+            let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         }
     }
 

@@ -130,8 +130,9 @@ impl Core {
             }
             NodeVerb::FlowEnded if told.from == link.own() => {}
             NodeVerb::FlowEnded => {
+                // At most once a second, however often something is missed.
                 if link.hears_end(&told) {
-                    cluster.partitions.check(told.from);
+                    link.check_again(told.from);
                 }
                 self.flow_ended(told.flow);
             }
@@ -209,7 +210,8 @@ impl Core {
         link.counters.sent_for_others.increment();
         link.note_sent(told.sip, told.from, self.clock.now());
         if let Some(partition) = registered_partition(told, &self.domains) {
-            link.registered_flows.registered(told.flow, partition);
+            let flow = link.registered_over(told.sip, told.flow);
+            link.registered_flows.registered(flow, partition);
         }
         let sent = self.responder.network().send(told.flow, datagram);
         if sent.is_err() && told.flow.transport.is_reliable() {

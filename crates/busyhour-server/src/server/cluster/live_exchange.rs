@@ -62,7 +62,10 @@ impl Core {
                 shared.on_unanswered(origin);
                 Vec::new()
             }),
-            LiveEvent::PathIsOpen(node) => return self.watchers.path_is_open(node),
+            LiveEvent::PathIsOpen(node) => {
+                drop(feeds);
+                return self.watchers.path_is_open(node);
+            }
             LiveEvent::Flush => return live.flush(),
             LiveEvent::Beat(read_at, view) => {
                 let is_connected = live.is_connected();

@@ -2,7 +2,9 @@
 
 use super::{
     direct::node_paths::NodePaths,
-    flows::{own_flows::OwnFlows, registered_flows::RegisteredFlows},
+    flows::{
+        own_flows::OwnFlows, registered_flows::RegisteredFlows, unchecked_nodes::UncheckedNodes,
+    },
     node_message::{NodeMessage, NodeVerb},
     node_questions::QuestionCounters,
     numbers::handed_numbers::HandedNumbers,
@@ -14,7 +16,7 @@ use busyhour_cluster::{Broker, BrokerError, ConnectionEnds, Member, NodeNumber, 
 use busyhour_sip::{Flow, Message, Transport};
 use foldhash::quality::FixedState;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     hash::BuildHasher,
     net::SocketAddr,
     sync::{
@@ -39,7 +41,9 @@ pub(in crate::server) struct NodeLink {
     /// By a part of the branch.
     sent_for: [Mutex<SentFor>; SENT_FOR_PARTS],
     /// Probes that left here, since the node of their flow is away.
-    probes: Mutex<ProbesInstead>,
+    probes: Mutex<FlowsByBranch>,
+    /// REGISTERs that other nodes have, and whose answers go over another flow than that which they came over.
+    registering: Mutex<FlowsByBranch>,
     hasher: FixedState,
     unanswered: Arc<AtomicU64>,
     /// Of those, the requests of clients on connections.
@@ -89,18 +93,9 @@ struct SentFor {
     order: VecDeque<(Instant, u64)>,
 }
 
-/// Nodes that are asked again.
+/// The flow that each request belongs to, by its branch.
 #[derive(Default)]
-struct UncheckedNodes {
-    nodes: BTreeSet<u16>,
-    not_before: Instant,
-    /// Nodes that do not live, as far as is known, and since when it matters whether that is so.
-    doubted: BTreeMap<u16, Instant>,
-}
-
-/// The flow that each probe was meant for, by its branch.
-#[derive(Default)]
-struct ProbesInstead {
+struct FlowsByBranch {
     flows: HashMap<u64, Flow>,
     order: VecDeque<u64>,
 }
@@ -139,6 +134,7 @@ impl NodeLink {
             live: (0..=u16::MAX / 64).map(|_| AtomicU64::new(0)).collect(),
             sent_for: std::array::from_fn(|_| Mutex::default()),
             probes: Mutex::default(),
+            registering: Mutex::default(),
             hasher: FixedState::with_seed(own.node.0.into()),
             unanswered: Arc::default(),
             knows_nodes: AtomicBool::new(false),
@@ -196,7 +192,7 @@ impl NodeLink {
             |(node, epoch): &(&u16, &u64)| lives.get(node).is_some_and(|it| it != *epoch);
         let renewed = before.iter().filter(is_other);
         let mut renewed: Vec<u16> = renewed.map(|(node, _)| *node).collect();
-        for (node, lives) in lock(&self.unchecked).settle(read_at, &live) {
+        for (node, lives) in lock(&self.unchecked).settle(read_at, &live, PATIENCE) {
             match lives {
                 true => renewed.push(node),
                 false => gone.push(node),
@@ -307,37 +303,38 @@ impl NodeLink {
 
     /// A node has not said which of its connections stand.
     pub(super) fn check_again(&self, node: u16) {
-        lock(&self.unchecked).nodes.insert(node);
+        lock(&self.unchecked).ask(node);
     }
 
     /// A node does not live, as far as is known: a later view says so, or that it has begun a life.
     pub(super) fn doubt(&self, node: u16, now: Instant) {
-        lock(&self.unchecked).doubted.insert(node, now);
+        lock(&self.unchecked).doubt(node, now);
     }
 
-    /// The client at a flow of another node is trusted from now on, if its connection stands.
+    /// The client at a flow of another node is trusted from now on, if its connection stands. If that is not known, the node is
+    /// asked again for this connection alone: one client that comes and goes must not have all of them asked for.
     pub(super) fn trust(self: &Arc<Self>, flow: Flow) {
         let message = NodeMessage::new(NodeVerb::Trust, self.own, flow);
         let link = Arc::downgrade(self);
         let told = move |stands: bool| {
             if let Some(link) = link.upgrade().filter(|_| !stands) {
-                link.check_again(flow.node);
+                lock(&link.unchecked).ask_for(flow);
             }
         };
-        let subject = self.subject(flow.node);
-        if self.ask(&subject, message.bytes(), Box::new(told)).is_err() {
-            self.check_again(flow.node);
+        // The rest is for requests, which nobody repeats here.
+        let is_room = self.unanswered.load(Ordering::Relaxed) < UNANSWERED_MAX / 4;
+        let asked = is_room.then(|| {
+            let subject = self.subject(flow.node);
+            self.ask(&subject, message.bytes(), Box::new(told))
+        });
+        if !matches!(asked, Some(Ok(()))) {
+            lock(&self.unchecked).ask_for(flow);
         }
     }
 
-    /// Those nodes, at most once a second; they are asked again.
-    pub(super) fn take_unchecked(&self, now: Instant) -> BTreeSet<u16> {
-        let mut unchecked = lock(&self.unchecked);
-        if now < unchecked.not_before {
-            return BTreeSet::new();
-        }
-        unchecked.not_before = now + CHECK_PAUSE;
-        std::mem::take(&mut unchecked.nodes)
+    /// Those nodes, and connections of others, at most once a second; they are asked again.
+    pub(super) fn take_unchecked(&self, now: Instant) -> (BTreeSet<u16>, HashSet<Flow>) {
+        lock(&self.unchecked).take(now)
     }
 
     /// Those that other nodes have not answered.
@@ -537,6 +534,24 @@ impl NodeLink {
         meant.filter(|meant| meant.remote == flow.remote && meant.transport == flow.transport)
     }
 
+    /// A REGISTER goes to another node whose answer does not go where it came from, so not over the flow of its keep-alives.
+    pub(super) fn note_registering(&self, request: &Message<'_>, flow: Flow) {
+        if let Some(branch) = self.branch(request) {
+            lock(&self.registering).insert(branch, flow);
+        }
+    }
+
+    /// The flow of the REGISTER that is answered over this one.
+    pub(super) fn registered_over(&self, answer: &[u8], flow: Flow) -> Flow {
+        let registering = lock(&self.registering);
+        if registering.flows.is_empty() {
+            return flow;
+        }
+        let branch = Message::parse(answer).ok().and_then(|it| self.branch(&it));
+        let found = branch.and_then(|branch| registering.flows.get(&branch));
+        found.copied().unwrap_or(flow)
+    }
+
     fn sent_for(&self, branch: u64) -> MutexGuard<'_, SentFor> {
         lock(&self.sent_for[branch as usize % SENT_FOR_PARTS])
     }
@@ -544,21 +559,6 @@ impl NodeLink {
     fn branch(&self, message: &Message<'_>) -> Option<u64> {
         let via = message.via().ok()?;
         Some(self.hasher.hash_one(via.branch()?))
-    }
-}
-
-impl UncheckedNodes {
-    /// Those of which a view that was read then knows more, and whether they live.
-    fn settle(&mut self, read_at: Instant, live: &BTreeSet<u16>) -> Vec<(u16, bool)> {
-        // A view under way may be older than the life of a node that was asked just now.
-        for node in self.nodes.extract_if(.., |node| !live.contains(node)) {
-            self.doubted.insert(node, read_at + PATIENCE);
-        }
-        let known = self.doubted.iter().filter(|(_, since)| read_at >= **since);
-        let known: Vec<u16> = known.map(|(node, _)| *node).collect();
-        self.doubted.retain(|node, _| !known.contains(node));
-        let lives = known.into_iter().map(|node| (node, live.contains(&node)));
-        lives.collect()
     }
 }
 
@@ -583,7 +583,7 @@ impl SentFor {
     }
 }
 
-impl ProbesInstead {
+impl FlowsByBranch {
     fn insert(&mut self, branch: u64, flow: Flow) {
         if self.flows.insert(branch, flow).is_none() {
             self.order.push_back(branch);
@@ -605,7 +605,6 @@ const NOT_TAKEN: &[u8] = b"-";
 const UNANSWERED_MAX: u64 = 16_384;
 /// Probes whose answers are awaited: more than are sent in the seconds that an answer may take.
 const PROBES_MAX: usize = 16_384;
-const CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// How long the other node may take to say whether it has taken a request.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Requests sent for other nodes whose responses are passed on.

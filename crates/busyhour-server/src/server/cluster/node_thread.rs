@@ -151,9 +151,9 @@ impl NodeThread {
         self.follow_nodes();
         self.link.send_notices(self.clock.now());
         self.link.say_ends(self.clock.now());
-        for node in self.link.take_unchecked(self.clock.now()) {
-            self.partitions.check(node);
-        }
+        let (nodes, flows) = self.link.take_unchecked(self.clock.now());
+        nodes.iter().for_each(|node| self.partitions.check(*node));
+        self.partitions.check_flows(flows);
         self.last_view.set(self.node.view());
         let read_at = self.node.view_read_at();
         self.live.beat(self.clock.now(), read_at, self.node.view());

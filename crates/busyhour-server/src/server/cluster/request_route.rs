@@ -104,6 +104,10 @@ impl Core {
         // A datagram is sent again; only over a connection somebody has to be told.
         let is_reliable = flow.transport.is_reliable();
         let taken = is_reliable.then(|| self.on_taken(flow, request.datagram.clone()));
+        let is_registration = request.message.method() == Some(Method::Register);
+        if is_registration && !is_reliable && request.answer_flow() != flow {
+            cluster.link.note_registering(request.message, flow);
+        }
         match cluster.link.hand_on(node, (flow, request.datagram), taken) {
             Ok(()) => RequestRoute::HandedOn,
             Err(_) => RequestRoute::Nobody,

@@ -223,9 +223,18 @@ impl DeviceContext {
         }
     }
 
-    /// A connection that was read from the database has not ended.
-    pub(in crate::server) fn connection_stands(self: &Arc<Self>, flow: Flow) {
-        self.reach(flow, Reach::Reachable, Told::Present(None));
+    /// Connections that were read from the database have not ended.
+    pub(in crate::server) fn connections_stand(self: &Arc<Self>, flows: Vec<Flow>) {
+        let context = Arc::downgrade(self);
+        let tell = move || {
+            let Some(context) = context.upgrade() else {
+                return;
+            };
+            for flow in flows {
+                context.reach_some(flow, Reach::Reachable, Told::Present(None));
+            }
+        };
+        self.in_turn(tell);
     }
 
     /// A node of the cluster is gone, and with it all connections to it.
@@ -309,32 +318,40 @@ impl DeviceContext {
 
     /// Tells some devices and leaves the others for the next turn: a proxy may have
     /// registered a hundred thousand devices over one connection.
-    fn reach(self: &Arc<Self>, flow: Flow, reach: Reach, mut told: Told) {
+    fn reach(self: &Arc<Self>, flow: Flow, reach: Reach, told: Told) {
         let context = Arc::downgrade(self);
         let tell = move || {
-            let Some(context) = context.upgrade() else {
-                return;
-            };
-            let (devices, last) = match &mut told {
-                Told::Former(devices) => devices.take_some(),
-                Told::Present(place) => context.flows.some_behind(&flow, *place),
-            };
-            for device in devices {
-                device.reach(&context, flow, reach);
-                if !reach.is_believed() {
-                    context.lose(&device, flow);
-                }
-            }
-            if let Told::Present(place) = &mut told {
-                *place = last;
-            }
-            if last.is_some() {
-                context.reach(flow, reach, told);
+            if let Some(context) = context.upgrade() {
+                context.reach_some(flow, reach, told);
             }
         };
-        // It takes no more only when the server ends.
+        self.in_turn(tell);
+    }
+
+    fn reach_some(self: &Arc<Self>, flow: Flow, reach: Reach, mut told: Told) {
+        let (devices, last) = match &mut told {
+            Told::Former(devices) => devices.take_some(),
+            Told::Present(place) => self.flows.some_behind(&flow, *place),
+        };
+        for device in devices {
+            device.reach(self, flow, reach);
+            if !reach.is_believed() {
+                self.lose(&device, flow);
+            }
+        }
+        if let Told::Present(place) = &mut told {
+            *place = last;
+        }
+        if last.is_some() {
+            self.reach(flow, reach, told);
+        }
+    }
+
+    /// What is to be told of flows has no other bound than the flows there are: the end of one comes once, and nobody would
+    /// find out about it later. It is refused only when the server ends.
+    fn in_turn(&self, tell: impl FnOnce() + Send + 'static) {
         let tell = Task::labelled(&"devices of a flow", tell);
-        let _ = self.table.expiry_serializer().execute(tell);
+        let _ = self.table.expiry_serializer().execute_unbounded(tell);
     }
 
     /// Nothing goes over this flow to the device any more.

@@ -65,10 +65,15 @@ impl Watcher {
             self.give_up(&context);
             return context.responder.fail(inbound);
         }
-        self.lock().row = Some(SubscriptionRow::new(row, 0));
+        let mut state = self.lock();
+        state.row = Some(SubscriptionRow::new(row, 0));
+        self.follow_connection(&context, &mut state);
         inbound.span.step("answer");
         let flow = inbound.answer_flow();
-        context.responder.accept(inbound.transaction, flow, answer);
+        if !context.responder.accept(inbound.transaction, flow, answer) {
+            self.cut_off(&context, &mut state, flow);
+        }
+        drop(state);
         inbound.span.answered(Status::OK.code());
         self.start(&context);
     }
@@ -200,9 +205,11 @@ impl Watcher {
         self.renew_info(state);
         self.list(context, state);
         context.watchers.counters.refreshed.increment();
-        context
-            .responder
-            .accept(inbound.transaction, inbound.answer_flow(), answer);
+        self.follow_connection(context, state);
+        let flow = inbound.answer_flow();
+        if !context.responder.accept(inbound.transaction, flow, answer) {
+            self.cut_off(context, state, flow);
+        }
         span.answered(Status::OK.code());
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Which watchers are told over which connection of a cluster's nodes, so that they are found when it ends.
 //!
-//! A watcher enters its connection before the first NOTIFY leaves over it. If the connection has ended by then, its node
-//! cannot send that NOTIFY, and tells so.
+//! A watcher enters its connection before its SUBSCRIBE is answered, and the answer says whether a connection of this node still
+//! stands. One of another node is asked for then, or cannot take the first NOTIFY, and that node tells so.
 
 use super::{Inner, Watcher, watcher_context::WatcherContext};
 use crate::lock::lock;
@@ -74,19 +74,28 @@ impl Watcher {
     pub(super) fn push_connection_ended(self: &Arc<Self>, flow: Flow) {
         let watcher = self.clone();
         let end = move || {
-            watcher.with(|context, state| {
-                let is_cut = state.subscription.connection_ended(flow);
-                context.watchers.counters.cut.add(u64::from(is_cut));
-            });
+            watcher.with(|context, state| watcher.cut_off(context, state, flow));
         };
         // There is one of these for each connection. It is refused only when the server ends.
         let task = Task::labelled(&"end of a connection", end);
         let _ = self.serializer.execute_unbounded(task);
     }
 
+    /// This connection has ended. Whoever subscribes over it again after all enters it again.
+    pub(super) fn cut_off(&self, context: &WatcherContext, state: &mut Inner, flow: Flow) {
+        // A server alone sees it when it sends.
+        if WatcherConnections::of(flow).is_some() {
+            let is_cut = state.subscription.connection_ended(flow);
+            context.watchers.counters.cut.add(u64::from(is_cut));
+            self.follow_connection(context, state);
+        }
+    }
+
     /// Enters the connection that it is on now, before anything is sent over it.
     pub(super) fn follow_connection(&self, context: &WatcherContext, state: &mut Inner) {
-        let now = WatcherConnections::of(state.subscription.dialog().flow());
+        let subscription = &state.subscription;
+        let now = WatcherConnections::of(subscription.dialog().flow());
+        let now = now.filter(|_| !subscription.is_cut());
         let before = std::mem::replace(&mut state.connection, now);
         if before != now {
             let connections = &context.watchers.connections;

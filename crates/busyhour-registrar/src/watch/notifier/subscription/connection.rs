@@ -9,6 +9,11 @@ impl Subscription {
         self.is_cut = false;
     }
 
+    /// Whether its connection has ended, and no SUBSCRIBE has come over another one.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
     /// Its connection has ended, so nothing is told before a SUBSCRIBE comes over a new one.
     /// Returns whether that is news: it was on the connection of this flow until now.
     pub fn connection_ended(&mut self, flow: Flow) -> bool {

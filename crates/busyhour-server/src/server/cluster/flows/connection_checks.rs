@@ -38,8 +38,10 @@ impl Core {
                 self.are_checked(&flows, &ended);
                 continue;
             }
-            for some in flows.chunks(CHECKED_AT_ONCE) {
-                self.ask_whether_they_stand(node, some.to_vec());
+            let mut some = flows.chunks(CHECKED_AT_ONCE);
+            // What one message cannot be asked now, the others cannot either.
+            if !some.all(|some| self.ask_whether_they_stand(node, some.to_vec())) {
+                cluster.link.check_again(node);
             }
         }
     }
@@ -51,13 +53,13 @@ impl Core {
         self.check_connections(devices.into_iter().chain(watchers).collect());
     }
 
-    fn ask_whether_they_stand(self: &Arc<Self>, node: u16, flows: Vec<Flow>) {
+    /// `false` if they cannot be asked for now.
+    fn ask_whether_they_stand(self: &Arc<Self>, node: u16, flows: Vec<Flow>) -> bool {
         let (Some(cluster), Some(first)) = (&self.cluster, flows.first()) else {
-            return;
+            return true;
         };
         let (link, core) = (&cluster.link, Arc::downgrade(self));
-        link.counters.connections_checked.add(flows.len() as u64);
-        let text = text_of(&flows);
+        let (count, text) = (flows.len() as u64, text_of(&flows));
         let message = NodeMessage::new(NodeVerb::Stand, link.own(), *first);
         let message = message.with_sip(text.as_bytes());
         let answered = Box::new(move |answer: Option<Vec<u8>>| {
@@ -67,9 +69,11 @@ impl Core {
                 None => core.check_again(node),
             }
         });
-        if link.ask_node(node, &message, answered).is_err() {
-            self.check_again(node);
+        let is_asked = link.ask_node(node, &message, answered).is_ok();
+        if is_asked {
+            link.counters.connections_checked.add(count);
         }
+        is_asked
     }
 
     fn check_again(&self, node: u16) {
@@ -95,14 +99,16 @@ impl Core {
     fn are_checked(&self, flows: &[Flow], ended: &[usize]) {
         let Some(cluster) = &self.cluster else { return };
         let ended: HashSet<usize> = ended.iter().copied().collect();
+        let mut standing = Vec::new();
         for (place, flow) in flows.iter().enumerate() {
             if ended.contains(&place) {
                 cluster.link.counters.connections_ended.increment();
                 self.flow_ended(*flow);
             } else {
-                self.devices.connection_stands(*flow);
+                standing.push(*flow);
             }
         }
+        self.devices.connections_stand(standing);
     }
 }
 

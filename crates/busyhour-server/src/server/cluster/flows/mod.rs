@@ -3,3 +3,4 @@
 pub(in crate::server) mod own_flows;
 mod connection_checks;
 pub(super) mod registered_flows;
+pub(super) mod unchecked_nodes;

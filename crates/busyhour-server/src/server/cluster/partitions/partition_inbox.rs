@@ -1,9 +1,10 @@
 //! What has to be done with what partitions have. What is asked for one partition twice is done once,
-//! so there is never more than partitions and nodes.
+//! so there is never more than partitions, nodes and their connections.
 
 use busyhour_cluster::{Grant, Partition};
+use busyhour_sip::Flow;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     mem,
     sync::{Condvar, Mutex, MutexGuard},
     time::Duration,
@@ -27,6 +28,8 @@ pub(in crate::server::cluster) struct PartitionTasks {
     pub(in crate::server::cluster) loads: BTreeMap<Partition, Grant>,
     /// Ask these nodes which of their connections stand.
     pub(in crate::server::cluster) checks: BTreeSet<u16>,
+    /// Ask whether these connections stand.
+    pub(in crate::server::cluster) flows: HashSet<Flow>,
     /// The server is gone.
     pub(in crate::server::cluster) is_over: bool,
 }
@@ -63,6 +66,12 @@ impl PartitionInbox {
 
     pub(in crate::server::cluster) fn check(&self, node: u16) {
         self.push(|waiting| waiting.checks.extend([node]));
+    }
+
+    pub(in crate::server::cluster) fn check_flows(&self, flows: HashSet<Flow>) {
+        if !flows.is_empty() {
+            self.push(|waiting| waiting.flows.extend(flows));
+        }
     }
 
     /// Nothing comes any more.

@@ -43,6 +43,11 @@ impl Core {
             self.forget_partition(partition);
         }
         for node in tasks.gone {
+            // It may have begun its next life since, and then says itself what stands.
+            if self.lives(node) {
+                self.check_connections_of(node);
+                continue;
+            }
             self.devices.node_gone(node);
             self.watchers.node_gone(node);
         }
@@ -52,6 +57,12 @@ impl Core {
         for node in tasks.checks {
             self.check_connections_of(node);
         }
+        self.check_connections(tasks.flows);
+    }
+
+    fn lives(&self, node: u16) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.link.is_live(node))
     }
 
     /// The grants are kept while the database is away, so it is tried again; what is to be forgotten
