@@ -75,7 +75,9 @@ fn a_watcher_whose_connection_is_gone_is_told_over_its_next_one_and_not_over_tha
             ..before
         };
         assert!(!watcher.subscription.connection_ended(next), "another one");
+        assert!(!watcher.subscription.is_cut());
         assert!(watcher.subscription.connection_ended(before));
+        assert!(watcher.subscription.is_cut());
         assert!(
             !watcher.subscription.connection_ended(before),
             "it is known"
@@ -92,6 +94,7 @@ fn a_watcher_whose_connection_is_gone_is_told_over_its_next_one_and_not_over_tha
         }
         let refreshed = watcher.refresh_over(next, 2, headers);
         refreshed.expect("the subscription lives");
+        assert!(!watcher.subscription.is_cut());
         let notify = watcher.poll().expect("a NOTIFY");
         assert_has(&notify, "CSeq: 2 NOTIFY\r\n");
         assert_has(&notify, "<basic>open</basic>");

@@ -3,7 +3,8 @@
 use super::{
     direct::node_paths::NodePaths,
     flows::{
-        own_flows::OwnFlows, registered_flows::RegisteredFlows, unchecked_nodes::UncheckedNodes,
+        flows_by_branch::FlowsByBranch, own_flows::OwnFlows, registered_flows::RegisteredFlows,
+        unchecked_nodes::UncheckedNodes,
     },
     node_message::{NodeMessage, NodeVerb},
     node_questions::QuestionCounters,
@@ -91,13 +92,6 @@ pub(super) struct LinkCounters {
 struct SentFor {
     nodes: HashMap<u64, u16>,
     order: VecDeque<(Instant, u64)>,
-}
-
-/// The flow that each request belongs to, by its branch.
-#[derive(Default)]
-struct FlowsByBranch {
-    flows: HashMap<u64, Flow>,
-    order: VecDeque<u64>,
 }
 
 /// Told whether a request was taken.
@@ -530,7 +524,7 @@ impl NodeLink {
     /// The flow that a probe was meant for whose answer comes over another one, from the same address.
     pub(super) fn probed_instead(&self, answer: &Message<'_>, flow: Flow) -> Option<Flow> {
         let branch = self.branch(answer)?;
-        let meant = lock(&self.probes).flows.get(&branch).copied();
+        let meant = lock(&self.probes).flow_of(branch);
         meant.filter(|meant| meant.remote == flow.remote && meant.transport == flow.transport)
     }
 
@@ -544,12 +538,12 @@ impl NodeLink {
     /// The flow of the REGISTER that is answered over this one.
     pub(super) fn registered_over(&self, answer: &[u8], flow: Flow) -> Flow {
         let registering = lock(&self.registering);
-        if registering.flows.is_empty() {
+        if registering.is_empty() {
             return flow;
         }
         let branch = Message::parse(answer).ok().and_then(|it| self.branch(&it));
-        let found = branch.and_then(|branch| registering.flows.get(&branch));
-        found.copied().unwrap_or(flow)
+        let found = branch.and_then(|branch| registering.flow_of(branch));
+        found.unwrap_or(flow)
     }
 
     fn sent_for(&self, branch: u64) -> MutexGuard<'_, SentFor> {
@@ -583,18 +577,6 @@ impl SentFor {
     }
 }
 
-impl FlowsByBranch {
-    fn insert(&mut self, branch: u64, flow: Flow) {
-        if self.flows.insert(branch, flow).is_none() {
-            self.order.push_back(branch);
-        }
-        if self.order.len() > PROBES_MAX {
-            let oldest = self.order.pop_front();
-            oldest.map(|oldest| self.flows.remove(&oldest));
-        }
-    }
-}
-
 fn live_bit(node: u16) -> u64 {
     1 << (node % 64)
 }
@@ -603,8 +585,6 @@ const TAKEN: &[u8] = b"+";
 const NOT_TAKEN: &[u8] = b"-";
 /// Requests handed on whose answer is awaited.
 const UNANSWERED_MAX: u64 = 16_384;
-/// Probes whose answers are awaited: more than are sent in the seconds that an answer may take.
-const PROBES_MAX: usize = 16_384;
 /// How long the other node may take to say whether it has taken a request.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Requests sent for other nodes whose responses are passed on.
@@ -674,6 +654,35 @@ mod tests {
         }
         assert_eq!(link.unanswered.load(Ordering::Relaxed), 0);
         assert!(is_handed_on(greedy), "it was given back");
+    }
+
+    /// A telephone without `rport` behind a NAT is answered at the port of its Via, and its keep-alives come from another one.
+    #[test]
+    fn a_flow_is_registered_by_where_the_request_came_from() {
+        let own = Member {
+            node: NodeNumber(1),
+            epoch: 1,
+        };
+        let slow = Arc::new(SlowNode::default());
+        let link = NodeLink::new(slow, None, "test".to_owned(), own, (1, 10));
+        let flow = |port| {
+            let [local, remote] = [([192, 0, 2, 1], 5060), ([192, 0, 2, 7], port)];
+            Flow::udp(SocketAddr::from(local), SocketAddr::from(remote))
+        };
+        let rest = |branch| {
+            format!(
+                "Via: SIP/2.0/UDP 10.0.0.2;branch=z9hG4bK{branch}\r\n\
+                 From: <sip:alice@example.com>;tag=a\r\nTo: <sip:alice@example.com>\r\n\
+                 Call-ID: c\r\nCSeq: 1 REGISTER\r\nContent-Length: 0\r\n\r\n"
+            )
+        };
+        let answer = |branch| format!("SIP/2.0 200 OK\r\n{}", rest(branch)).into_bytes();
+        assert_eq!(link.registered_over(&answer(1), flow(5060)), flow(5060));
+        let request = format!("REGISTER sip:example.com SIP/2.0\r\n{}", rest(1));
+        let request = Message::parse(request.as_bytes()).unwrap();
+        link.note_registering(&request, flow(40_000));
+        assert_eq!(link.registered_over(&answer(1), flow(5060)), flow(40_000));
+        assert_eq!(link.registered_over(&answer(2), flow(5060)), flow(5060));
     }
 
     #[test]

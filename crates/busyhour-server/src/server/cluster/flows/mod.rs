@@ -2,5 +2,6 @@
 
 pub(in crate::server) mod own_flows;
 mod connection_checks;
+pub(super) mod flows_by_branch;
 pub(super) mod registered_flows;
 pub(super) mod unchecked_nodes;
