@@ -78,7 +78,7 @@ fn messages_of_calls_have_a_share() {
     server.wait_for("/traffic/refused_share", |count| count > 300);
     is_called(&server, 3, "user2");
     assert_eq!(server.stat("/traffic/no_buffer"), 0);
-    server.wait_until_well();
+    server.has_room_for_all();
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn requests_between_devices_have_a_share() {
     call_many(&server, 1500, "");
     server.wait_for("/traffic/refused_share", |count| count > 400);
     is_called(&server, 3, "user2");
-    server.wait_until_well();
+    server.has_room_for_all();
 }
 
 /// user1 is a number for emergencies here.
@@ -102,5 +102,5 @@ fn calls_for_help_have_a_share() {
     server.wait_for("/traffic/refused_share", |count| count > 300);
     is_called(&server, 3, "user2");
     assert_eq!(server.stat("/traffic/no_buffer"), 0);
-    server.wait_until_well();
+    server.has_room_for_all();
 }

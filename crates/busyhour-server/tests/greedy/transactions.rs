@@ -84,7 +84,7 @@ fn many_refused_calls_of_one_source_drop_no_kept_refusal_of_another() {
     assert_eq!(other.challenge(&invite), answer);
     server.wait_for("/traffic/retransmissions_answered", |now| now > answered);
     bystander::is_served(&server, 5, "user3");
-    server.wait_until_well();
+    server.has_room_for_all();
 }
 
 /// An INVITE for somebody who is not registered.
