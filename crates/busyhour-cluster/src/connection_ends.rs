@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// use busyhour::clock::Instant;
 /// use busyhour_cluster::{ConnectionEnds, NodeNumber};
 ///
-/// let (now, one) = (Instant::from_nanos(0), NodeNumber(1));
+/// let (now, one) = (Instant::from_nanos(60_000_000_000), NodeNumber(1));
 /// let (mut teller, mut hearer) = (ConnectionEnds::default(), ConnectionEnds::default());
 /// let first = teller.next(now);
 /// assert!(!hearer.heard_end(one, first));
