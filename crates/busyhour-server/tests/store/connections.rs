@@ -46,6 +46,16 @@ impl LossyWay {
     }
 }
 
+/// alpha, and beta, to which NATS may lose what it sends.
+fn with_a_lossy_way(site: &Site) -> (LossyWay, [Node; 2]) {
+    let nats = site.nats.options().servers[0].replace("nats://", "");
+    let way = LossyWay::to(nats.parse().expect("an address"));
+    let beta = site.node_over("beta", &format!("nats://{}", way.address));
+    let nodes = [site.node("alpha"), beta];
+    nodes.iter().for_each(|node| node.wait_until_it_serves(128));
+    (way, nodes)
+}
+
 fn forward(mut from: TcpStream, mut to: TcpStream, loses: impl Fn() -> bool) {
     let mut room = vec![0; 65_536];
     while let Ok(len @ 1..) = from.read(&mut room) {
@@ -130,13 +140,7 @@ impl Panel {
 #[test]
 fn a_watcher_on_a_connection_is_told_what_nats_has_lost() {
     let site = Site::new();
-    let nats = site.nats.options().servers[0].replace("nats://", "");
-    let way = LossyWay::to(nats.parse().expect("an address"));
-    let alpha = site.node("alpha");
-    let beta = site.node_over("beta", &format!("nats://{}", way.address));
-    for node in [&alpha, &beta] {
-        node.wait_until_it_serves(128);
-    }
+    let (way, [alpha, beta]) = with_a_lossy_way(&site);
     for user in USERS {
         let answer = alpha.register(user);
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
@@ -250,14 +254,7 @@ fn a_registration_over_a_connection_stays_when_its_partition_moves() {
 #[test]
 fn the_end_of_a_connection_that_nats_has_lost_is_noticed() {
     let site = Site::new();
-    let nats = site.nats.options().servers[0].replace("nats://", "");
-    let way = LossyWay::to(nats.parse().expect("an address"));
-    let alpha = site.node("alpha");
-    let beta = site.node_over("beta", &format!("nats://{}", way.address));
-    for node in [&alpha, &beta] {
-        node.wait_until_it_serves(128);
-    }
-    let nodes = [alpha, beta];
+    let (way, nodes) = with_a_lossy_way(&site);
     let user = USERS[0];
     move_to_empty(&nodes, user, 1);
     let mut telephone = Panel::at(&nodes[0]);

@@ -81,7 +81,7 @@ impl Network for ClusterNetwork {
         }
     }
 
-    /// The other node tells all if the connection is gone. If it does not say that it was told, it is asked later.
+    /// One of another node may have ended: that node is asked, and its end is treated when there is an answer.
     fn mark_trusted(&self, flow: Flow) -> bool {
         if self.is_own(flow) {
             return self.own.mark_trusted(self.bare(flow));

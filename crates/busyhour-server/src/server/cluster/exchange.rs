@@ -209,8 +209,10 @@ impl Core {
         let link = &cluster.link;
         link.counters.sent_for_others.increment();
         link.note_sent(told.sip, told.from, self.clock.now());
-        if let Some(partition) = registered_partition(told, &self.domains) {
-            let flow = link.registered_over(told.sip, told.flow);
+        if let Some(answer) = accepted_registration(told)
+            && let Some(partition) = partition_of(&answer, &self.domains)
+        {
+            let flow = link.registered_over(&answer, told.flow);
             link.registered_flows.registered(flow, partition);
         }
         let sent = self.responder.network().send(told.flow, datagram);
@@ -276,8 +278,8 @@ impl Core {
     }
 }
 
-/// The partition of an address that its node has registered over a flow of datagrams, as that node answers.
-fn registered_partition(told: &NodeMessage<'_>, domains: &Domains) -> Option<Partition> {
+/// The answer of a node that has registered an address over a flow of datagrams.
+fn accepted_registration<'m>(told: &NodeMessage<'m>) -> Option<Message<'m>> {
     if told.flow.transport.is_reliable() || !told.sip.starts_with(b"SIP/2.0 2") {
         return None;
     }
@@ -285,8 +287,12 @@ fn registered_partition(told: &NodeMessage<'_>, domains: &Domains) -> Option<Par
     let is_registration = answer.cseq().ok()?.method == Method::Register;
     // Without a contact the last one is gone.
     let has_contact = answer.header(HeaderName::Contact).is_some();
-    let to = (is_registration && has_contact).then(|| answer.to().ok())??;
-    let aor = address_of_record(&to.uri, domains).ok()?;
+    (is_registration && has_contact).then_some(answer)
+}
+
+/// The partition of the address that was registered.
+fn partition_of(answer: &Message<'_>, domains: &Domains) -> Option<Partition> {
+    let aor = address_of_record(&answer.to().ok()?.uri, domains).ok()?;
     Some(Partition::of(&aor))
 }
 
@@ -311,7 +317,7 @@ mod tests {
                  Call-ID: c\r\nCSeq: 1 {method}\r\n{contact}Content-Length: 0\r\n\r\n"
             );
             let told = NodeMessage::new(NodeVerb::Send, 2, flow).with_sip(answer.as_bytes());
-            registered_partition(&told, &domains)
+            accepted_registration(&told).and_then(|answer| partition_of(&answer, &domains))
         };
         let (udp, contact) = (over(Transport::Udp), "Contact: <sip:a@192.0.2.7>\r\n");
         let alice = Some(Partition::of("sip:alice@example.com"));

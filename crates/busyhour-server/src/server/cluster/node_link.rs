@@ -315,8 +315,7 @@ impl NodeLink {
                 lock(&link.unchecked).ask_for(flow);
             }
         };
-        // The rest is for requests, which nobody repeats here.
-        let is_room = self.unanswered.load(Ordering::Relaxed) < UNANSWERED_MAX / 4;
+        let is_room = self.unanswered.load(Ordering::Relaxed) < UNANSWERED_WITH_TRUST;
         let asked = is_room.then(|| {
             let subject = self.subject(flow.node);
             self.ask(&subject, message.bytes(), Box::new(told))
@@ -536,14 +535,10 @@ impl NodeLink {
     }
 
     /// The flow of the REGISTER that is answered over this one.
-    pub(super) fn registered_over(&self, answer: &[u8], flow: Flow) -> Flow {
-        let registering = lock(&self.registering);
-        if registering.is_empty() {
-            return flow;
-        }
-        let branch = Message::parse(answer).ok().and_then(|it| self.branch(&it));
-        let found = branch.and_then(|branch| registering.flow_of(branch));
-        found.unwrap_or(flow)
+    pub(super) fn registered_over(&self, answer: &Message<'_>, flow: Flow) -> Flow {
+        let branch = self.branch(answer);
+        let came_over = branch.and_then(|branch| lock(&self.registering).flow_of(branch));
+        came_over.unwrap_or(flow)
     }
 
     fn sent_for(&self, branch: u64) -> MutexGuard<'_, SentFor> {
@@ -585,6 +580,8 @@ const TAKEN: &[u8] = b"+";
 const NOT_TAKEN: &[u8] = b"-";
 /// Requests handed on whose answer is awaited.
 const UNANSWERED_MAX: u64 = 16_384;
+/// With more of them, connections are asked for later: a request that finds no room is refused, and so needs it more.
+const UNANSWERED_WITH_TRUST: u64 = UNANSWERED_MAX / 4;
 /// How long the other node may take to say whether it has taken a request.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Requests sent for other nodes whose responses are passed on.
@@ -676,13 +673,16 @@ mod tests {
                  Call-ID: c\r\nCSeq: 1 REGISTER\r\nContent-Length: 0\r\n\r\n"
             )
         };
-        let answer = |branch| format!("SIP/2.0 200 OK\r\n{}", rest(branch)).into_bytes();
-        assert_eq!(link.registered_over(&answer(1), flow(5060)), flow(5060));
+        let registered_over = |branch| {
+            let answer = format!("SIP/2.0 200 OK\r\n{}", rest(branch));
+            link.registered_over(&Message::parse(answer.as_bytes()).unwrap(), flow(5060))
+        };
+        assert_eq!(registered_over(1), flow(5060));
         let request = format!("REGISTER sip:example.com SIP/2.0\r\n{}", rest(1));
         let request = Message::parse(request.as_bytes()).unwrap();
         link.note_registering(&request, flow(40_000));
-        assert_eq!(link.registered_over(&answer(1), flow(5060)), flow(40_000));
-        assert_eq!(link.registered_over(&answer(2), flow(5060)), flow(5060));
+        assert_eq!(registered_over(1), flow(40_000));
+        assert_eq!(registered_over(2), flow(5060));
     }
 
     #[test]

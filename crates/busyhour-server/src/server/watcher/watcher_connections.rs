@@ -120,7 +120,56 @@ const SHARDS: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use busyhour_sip::Transport;
+    use crate::server::{core::Core, load::shares::Holder};
+    use busyhour::{bus::Name, clock::Instant, runtime::Runtime};
+    use busyhour_registrar::{
+        Advertised,
+        watch::{Subscribe, Subscription, WatchPolicy},
+    };
+    use busyhour_sip::{Message, Transport};
+    use std::time::Duration;
+
+    const SUBSCRIBE: &str = "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
+        Via: SIP/2.0/TCP 192.0.2.7:5070;branch=z9hG4bK1\r\n\
+        From: <sip:bob@example.com>;tag=b\r\nTo: <sip:alice@example.com>\r\n\
+        Call-ID: c\r\nCSeq: 1 SUBSCRIBE\r\nContact: <sip:bob@192.0.2.7;transport=tcp>\r\n\
+        Event: reg\r\nContent-Length: 0\r\n\r\n";
+
+    /// An end that was told by mistake is not the last one of that connection.
+    #[test]
+    fn a_watcher_that_was_cut_and_is_on_its_connection_again_is_found_again() {
+        let runtime = Runtime::simulated(1);
+        let core = Core::simulated(&runtime, 10);
+        let message = Message::parse(SUBSCRIBE.as_bytes()).expect("sound");
+        let [local, remote] = ["192.0.2.1:5060", "192.0.2.7:5070"].map(|it| it.parse().unwrap());
+        let flow = Flow {
+            transport: Transport::Tcp,
+            connection: 7,
+            node: 2,
+            ..Flow::udp(local, remote)
+        };
+        let request = Subscribe::read(&message, &WatchPolicy::default(), flow).expect("granted");
+        let alice = Name::new("sip:alice@example.com");
+        let subscription =
+            Subscription::open(&request, alice, "1-2", Advertised::default(), Instant::ZERO);
+        let watcher = Watcher::new(1, "1-2", Holder::NOBODY, &core.watching, subscription);
+        let watcher = Arc::new(watcher);
+        core.watchers.insert(&watcher).expect("room");
+        watcher.start(&core.watching);
+        let simulation = runtime.simulation().expect("it is one");
+        let ends = || {
+            core.watchers.connection_ended(flow);
+            simulation.run_for(Duration::from_secs(1));
+            (
+                core.watchers.stats().cut,
+                core.watchers.connections.of_node(2).len(),
+            )
+        };
+        assert_eq!([ends(), ends()], [(1, 0), (1, 0)]);
+        watcher.with(|_, state| state.subscription.connection_stands());
+        assert_eq!(core.watchers.connections.of_node(2), [flow]);
+        assert_eq!(ends(), (2, 0));
+    }
 
     #[test]
     fn watchers_are_found_by_the_connection_that_they_are_on_now() {

@@ -21,10 +21,6 @@ impl FlowsByBranch {
         }
     }
 
-    pub(in crate::server::cluster) fn is_empty(&self) -> bool {
-        self.flows.is_empty()
-    }
-
     pub(in crate::server::cluster) fn flow_of(&self, branch: u64) -> Option<Flow> {
         self.flows.get(&branch).copied()
     }
