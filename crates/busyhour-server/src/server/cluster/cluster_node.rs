@@ -30,7 +30,7 @@ pub(in crate::server) struct ClusterNode {
     member: Member,
     clock: Clock,
     last_view: Arc<LastView>,
-    inbox: Arc<NodeInbox>,
+    pub(super) inbox: Arc<NodeInbox>,
     pub(super) partitions: Arc<PartitionInbox>,
 }
 

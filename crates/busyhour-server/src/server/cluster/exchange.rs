@@ -116,7 +116,7 @@ impl Core {
             NodeVerb::Trust => {
                 let stands = self.responder.network().mark_trusted(told.flow);
                 if !stands {
-                    link.tell_flow_ended(told.from, told.flow);
+                    self.say_it_has_ended(told.from, told.flow);
                 }
                 if let Some(reply) = &message.reply {
                     link.answer(reply, stands);
@@ -217,7 +217,18 @@ impl Core {
         }
         let sent = self.responder.network().send(told.flow, datagram);
         if sent.is_err() && told.flow.transport.is_reliable() {
-            link.tell_flow_ended(told.from, told.flow);
+            self.say_it_has_ended(told.from, told.flow);
+        }
+    }
+
+    /// A connection of this node that another one meant is gone, unless it is one of the node's next life.
+    fn say_it_has_ended(&self, to: u16, flow: Flow) {
+        if let Some(cluster) = self
+            .cluster
+            .as_ref()
+            .filter(|_| self.may_say_what_has_ended())
+        {
+            cluster.link.tell_flow_ended(to, flow);
         }
     }
 

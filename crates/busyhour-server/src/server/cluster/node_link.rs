@@ -3,8 +3,10 @@
 use super::{
     direct::node_paths::NodePaths,
     flows::{
-        flows_by_branch::FlowsByBranch, own_flows::OwnFlows, registered_flows::RegisteredFlows,
-        unchecked_nodes::UncheckedNodes,
+        flows_by_branch::FlowsByBranch,
+        own_flows::OwnFlows,
+        registered_flows::RegisteredFlows,
+        unchecked_nodes::{SettledDoubts, UncheckedNodes},
     },
     node_message::{NodeMessage, NodeVerb},
     node_questions::QuestionCounters,
@@ -99,14 +101,6 @@ pub(super) type OnTaken = Box<dyn FnOnce(bool) + Send>;
 /// Told what another node answers; `None` if it does not.
 pub(super) type OnAnswered = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
 
-/// What a view says of other nodes that was not so before, or not known.
-pub(super) struct ChangedNodes {
-    /// They do not live.
-    pub(super) gone: Vec<u16>,
-    /// They have begun another life.
-    pub(super) renewed: Vec<u16>,
-}
-
 impl NodeLink {
     pub(super) fn new(
         broker: Arc<dyn Broker>,
@@ -176,26 +170,22 @@ impl NodeLink {
         format!("{}.all", self.subjects)
     }
 
-    /// Takes over which nodes live, each in which life, as the database had it then or later. Only the node's thread
-    /// calls it.
-    pub(super) fn set_live(&self, read_at: Instant, lives: BTreeMap<u16, u64>) -> ChangedNodes {
+    /// Takes over which nodes live, each in which life, as the database had it then or later. Returns which connections have ended
+    /// with their nodes, and which nodes' are to be checked. Only the node's thread calls it.
+    pub(super) fn set_live(&self, read_at: Instant, lives: BTreeMap<u16, u64>) -> SettledDoubts {
         let live: BTreeSet<u16> = lives.keys().copied().collect();
-        let mut gone = self.set_live_nodes(&live);
+        let gone = self.set_live_nodes(&live);
         let before = std::mem::replace(&mut *lock(&self.epochs), lives.clone());
+        // A life may have ended and the next one begun so soon that nobody saw the node dead.
         let is_other =
             |(node, epoch): &(&u16, &u64)| lives.get(node).is_some_and(|it| it != *epoch);
-        let renewed = before.iter().filter(is_other);
-        let mut renewed: Vec<u16> = renewed.map(|(node, _)| *node).collect();
-        for (node, lives) in lock(&self.unchecked).settle(read_at, &live, PATIENCE) {
-            match lives {
-                true => renewed.push(node),
-                false => gone.push(node),
-            }
+        let renewed = before.iter().filter(is_other).map(|(node, _)| *node);
+        let mut settled = lock(&self.unchecked).settle(read_at, &live);
+        for node in gone.into_iter().chain(renewed) {
+            lock(&self.ends).begins_anew(NodeNumber(node));
+            settled.unsure.insert(node);
         }
-        for node in gone.iter().chain(&renewed) {
-            lock(&self.ends).begins_anew(NodeNumber(*node));
-        }
-        ChangedNodes { gone, renewed }
+        settled
     }
 
     /// Returns those that do not live any more.
@@ -300,9 +290,10 @@ impl NodeLink {
         lock(&self.unchecked).ask(node);
     }
 
-    /// A node does not live, as far as is known: a later view says so, or that it has begun a life.
-    pub(super) fn doubt(&self, node: u16, now: Instant) {
-        lock(&self.unchecked).doubt(node, now);
+    /// The node of these connections does not live, as far as is known. A view that is read from now on says so, and they have
+    /// ended; or that it has begun a life, and it is asked.
+    pub(super) fn doubt(&self, node: u16, now: Instant, flows: Vec<Flow>) {
+        lock(&self.unchecked).doubt(node, now, flows);
     }
 
     /// The client at a flow of another node is trusted from now on, if its connection stands. If that is not known, the node is

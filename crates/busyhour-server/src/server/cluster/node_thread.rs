@@ -166,13 +166,10 @@ impl NodeThread {
         let live = view.nodes.iter().filter(is_live);
         let live = live.map(|it| (it.member.node.0, it.member.epoch)).collect();
         let read_at = self.node.view_read_at();
-        let changed = self.link.set_live(read_at, live);
-        for gone in changed.gone {
-            self.partitions.node_gone(gone);
-        }
-        // It may have begun so soon that nobody saw it dead.
-        for renewed in changed.renewed {
-            self.partitions.check(renewed);
+        let settled = self.link.set_live(read_at, live);
+        self.partitions.are_over(settled.over);
+        for node in settled.unsure {
+            self.partitions.check(node);
         }
         let nodes = view.nodes.iter();
         let nodes = nodes.map(|it| (it.member.node, it.life != Life::Over));

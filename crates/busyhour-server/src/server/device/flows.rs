@@ -237,13 +237,6 @@ impl DeviceContext {
         self.in_turn(tell);
     }
 
-    /// A node of the cluster is gone, and with it all connections to it.
-    pub(in crate::server) fn node_gone(self: &Arc<Self>, node: u16) {
-        for flow in self.flows.connections_of(node) {
-            self.flow_failed(flow);
-        }
-    }
-
     /// A datagram came: the device at the other end is there.
     pub(in crate::server) fn note_life(self: &Arc<Self>, flow: Flow) {
         if self.flows.are_probed() && self.flows.heard(&flow, self.clock.now()) {

@@ -268,13 +268,6 @@ impl Watchers {
         }
     }
 
-    /// A node is gone, and with it all connections to it.
-    pub(in crate::server) fn node_gone(&self, node: u16) {
-        for flow in self.connections.of_node(node) {
-            self.connection_ended(flow);
-        }
-    }
-
     /// Some list has changed: those who watch one find out whether it is theirs. Those who watch an
     /// address that is a list from now on need another subscription.
     pub(in crate::server) fn resolve_lists(&self, is_new: impl Fn(&str) -> bool) {

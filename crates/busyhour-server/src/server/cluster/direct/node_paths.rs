@@ -17,7 +17,7 @@ use busyhour::{
 use busyhour_cluster::Member;
 use busyhour_sip::Flow;
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
@@ -36,7 +36,7 @@ pub(in crate::server::cluster) struct NodePaths {
     network: Arc<dyn Network>,
     buffers: BufferPool,
     clock: Clock,
-    peers: RwLock<HashMap<u16, Arc<PeerPath>>>,
+    peers: RwLock<BTreeMap<u16, Arc<PeerPath>>>,
     beats: AtomicU64,
     /// Messages that went in pieces.
     long: AtomicU64,

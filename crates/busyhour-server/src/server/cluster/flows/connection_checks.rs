@@ -6,8 +6,19 @@
 //! with the connection tells each end to all, and finds this one entered. So no end is missed. It asks as well when it may have
 //! missed what was told (`ConnectionEnds` of `busyhour-cluster`), and when a node has a new life.
 //!
-//! A node that gives no answer is asked again a second later, for all of its connections, until it answers or is gone. One that does
-//! not live by the last view may have begun its life since: a later view says so, or all of its connections have ended.
+//! A node that gives no answer is asked again a second later, for all of its connections, until it answers or is gone.
+//!
+//! **When a node dies.** A view of the nodes is some time old when it is taken over here, and the node that is dead by it may have
+//! begun its next life since, and have handed us requests over connections of that life. So a view by which the node is dead ends
+//! nothing. The connections that are known here are noted then, and the time after that. A later view, which was read
+//! after that time, decides. If the node is dead by it, so is the life that had any of them: that life had begun before its
+//! connections could be known, and a node has one life at a time. So they have ended, and no others. If the node lives by
+//! it, it is asked. A later view comes with the next beat, and the same is done for connections that are to be checked
+//! while their node does not live.
+//!
+//! **Who may say so.** A process that stood still for longer than its lease may find a question in its sockets that is meant for the
+//! next life of its node, whose connections it does not have. So a node whose lease does not hold says of no connection
+//! that it has ended when it is asked.
 
 use crate::server::{
     cluster::node_message::{NodeMessage, NodeVerb},
@@ -22,20 +33,20 @@ use std::{
 
 impl Core {
     /// Asks for these connections, which are entered.
-    pub(in crate::server::cluster) fn check_connections(self: &Arc<Self>, flows: HashSet<Flow>) {
+    pub(in crate::server::cluster) fn check_connections(self: &Arc<Self>, flows: Vec<Flow>) {
         let Some(cluster) = &self.cluster else { return };
         let mut nodes: BTreeMap<u16, Vec<Flow>> = BTreeMap::new();
-        for flow in flows {
+        for flow in in_order(flows) {
             nodes.entry(flow.node).or_default().push(flow);
         }
         for (node, flows) in nodes {
-            if !cluster.link.is_live(node) {
-                cluster.link.doubt(node, self.clock.now());
-                continue;
-            }
             if node == cluster.link.own() {
                 let ended = self.ended_among(&flows);
                 self.are_checked(&flows, &ended);
+                continue;
+            }
+            if !cluster.link.is_live(node) {
+                cluster.link.doubt(node, self.clock.now(), flows);
                 continue;
             }
             let mut some = flows.chunks(CHECKED_AT_ONCE);
@@ -50,7 +61,7 @@ impl Core {
     pub(in crate::server::cluster) fn check_connections_of(self: &Arc<Self>, node: u16) {
         let devices = self.devices.flows.connections_of(node);
         let watchers = self.watchers.connections.of_node(node);
-        self.check_connections(devices.into_iter().chain(watchers).collect());
+        self.check_connections([devices, watchers].concat());
     }
 
     /// `false` if they cannot be asked for now.
@@ -82,10 +93,17 @@ impl Core {
         }
     }
 
-    /// The answer to the question whether these connections of ours stand.
+    /// The answer to the question whether these connections of ours stand. It is none from a process whose life may be over.
     pub(in crate::server::cluster) fn answer_whether_they_stand(&self, text: &[u8]) -> Vec<u8> {
         let flows = std::str::from_utf8(text).map_or(None, flows_of);
+        let flows = flows.filter(|_| self.may_say_what_has_ended());
         flows.map_or_else(Vec::new, |flows| answer_of(&self.ended_among(&flows)))
+    }
+
+    /// Whether a connection of this node that is not known here has certainly ended: it may be one of the node's next life.
+    pub(in crate::server::cluster) fn may_say_what_has_ended(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.routes.has_lease(self.clock.now()))
     }
 
     /// The places of those connections of ours that have ended. The others are trusted, as they were when they were used.
@@ -112,6 +130,16 @@ impl Core {
     }
 }
 
+/// Each once. They come out of tables whose order is another one in each run, and what follows from them is to be the same.
+fn in_order(mut flows: Vec<Flow>) -> Vec<Flow> {
+    flows.sort_unstable_by_key(|flow| {
+        let number = flow.connection;
+        (flow.node, flow.transport, number, flow.remote, flow.local)
+    });
+    flows.dedup();
+    flows
+}
+
 /// A connection in each line.
 fn text_of(flows: &[Flow]) -> String {
     let mut text = String::new();
@@ -123,7 +151,7 @@ fn text_of(flows: &[Flow]) -> String {
     text
 }
 
-fn flows_of(text: &str) -> Option<Vec<Flow>> {
+pub(super) fn flows_of(text: &str) -> Option<Vec<Flow>> {
     let flow = |line: &str| {
         let (connection, addresses) = line.split_once(' ')?;
         let (local, remote) = addresses.split_once(' ')?;
@@ -136,7 +164,7 @@ fn flows_of(text: &str) -> Option<Vec<Flow>> {
 }
 
 /// The places of those that have ended, behind a sign that there is an answer.
-fn answer_of(ended: &[usize]) -> Vec<u8> {
+pub(super) fn answer_of(ended: &[usize]) -> Vec<u8> {
     let mut answer = ANSWER.to_owned();
     for place in ended {
         let _ = write!(answer, " {place}");
@@ -179,6 +207,22 @@ mod tests {
         assert_eq!(flows_of(&text_of(&flows)), Some(flows));
         assert_eq!(flows_of("7 tcp/192.0.2.1:5060\n"), None);
         assert_eq!(flows_of("hello"), None);
+    }
+
+    #[test]
+    fn connections_are_in_one_order_and_each_is_there_once() {
+        let address = |port| std::net::SocketAddr::from(([192, 0, 2, 1], port));
+        let flow = |node, connection, port| Flow {
+            transport: Transport::Tcp,
+            connection,
+            node,
+            ..Flow::udp(address(5060), address(port))
+        };
+        let sorted = vec![flow(2, 1, 9), flow(2, 7, 8), flow(2, 7, 9), flow(3, 1, 1)];
+        let mut mixed = sorted.clone();
+        mixed.reverse();
+        mixed.extend(&sorted[1..3]);
+        assert_eq!(in_order(mixed), sorted);
     }
 
     #[test]

@@ -5,3 +5,6 @@ mod connection_checks;
 pub(super) mod flows_by_branch;
 pub(super) mod registered_flows;
 pub(super) mod unchecked_nodes;
+
+#[cfg(test)]
+mod tests;

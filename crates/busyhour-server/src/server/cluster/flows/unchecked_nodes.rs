@@ -13,8 +13,23 @@ pub(in crate::server::cluster) struct UncheckedNodes {
     nodes: BTreeSet<u16>,
     flows: HashSet<Flow>,
     not_before: Instant,
-    /// Nodes that do not live, as far as is known, and since when it matters whether that is so.
-    doubted: BTreeMap<u16, Instant>,
+    /// Connections of nodes that do not live, as far as is known. A group waits for the next view only, so there are few.
+    doubted: BTreeMap<u16, Vec<DoubtedConnections>>,
+}
+
+/// Connections that were all known at this time.
+struct DoubtedConnections {
+    known_at: Instant,
+    flows: Vec<Flow>,
+}
+
+/// What a view says of what was not known.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::server::cluster) struct SettledDoubts {
+    /// Nodes that have to be asked, or looked at again, for all of their connections.
+    pub(in crate::server::cluster) unsure: BTreeSet<u16>,
+    /// Connections whose process is gone.
+    pub(in crate::server::cluster) over: Vec<Flow>,
 }
 
 impl UncheckedNodes {
@@ -31,9 +46,13 @@ impl UncheckedNodes {
         }
     }
 
-    /// A node does not live, as far as is known.
-    pub(in crate::server::cluster) fn doubt(&mut self, node: u16, now: Instant) {
-        self.doubted.insert(node, now);
+    /// The node of these connections, which are known now, does not live by the last view.
+    pub(in crate::server::cluster) fn doubt(&mut self, node: u16, now: Instant, flows: Vec<Flow>) {
+        if !flows.is_empty() {
+            let known_at = now;
+            let doubted = self.doubted.entry(node).or_default();
+            doubted.push(DoubtedConnections { known_at, flows });
+        }
     }
 
     /// The nodes, and connections of others, that are asked for now: at most once a second.
@@ -51,23 +70,29 @@ impl UncheckedNodes {
         (nodes, flows)
     }
 
-    /// Those of which a view that was read then knows more, and whether they live. A node that was asked has had as long
-    /// as `patience` to answer.
+    /// What a view says that was read then or later. A node that does not live by it may have begun its next life since, so only
+    /// those of its connections have ended that were known before.
     pub(in crate::server::cluster) fn settle(
         &mut self,
         read_at: Instant,
         live: &BTreeSet<u16>,
-        patience: Duration,
-    ) -> Vec<(u16, bool)> {
-        // A view under way may be older than the life of a node that was asked just now.
-        for node in self.nodes.extract_if(.., |node| !live.contains(node)) {
-            self.doubted.insert(node, read_at + patience);
+    ) -> SettledDoubts {
+        let is_dead = |node: &u16| !live.contains(node);
+        let mut settled = SettledDoubts {
+            // They have not answered, and what they are to be asked for becomes a doubt.
+            unsure: self.nodes.extract_if(.., is_dead).collect(),
+            over: Vec::new(),
+        };
+        for (node, groups) in &mut self.doubted {
+            for group in groups.extract_if(.., |group| group.known_at <= read_at) {
+                match live.contains(node) {
+                    true => drop(settled.unsure.insert(*node)),
+                    false => settled.over.extend(group.flows),
+                }
+            }
         }
-        let known = self.doubted.iter().filter(|(_, since)| read_at >= **since);
-        let known: Vec<u16> = known.map(|(node, _)| *node).collect();
-        self.doubted.retain(|node, _| !known.contains(node));
-        let lives = known.into_iter().map(|node| (node, live.contains(&node)));
-        lives.collect()
+        self.doubted.retain(|_, groups| !groups.is_empty());
+        settled
     }
 }
 
@@ -117,19 +142,33 @@ mod tests {
         assert!(nodes.into_iter().eq([3]) && flows.is_empty());
     }
 
-    /// Whether a node lives is known by a view that was read after it was doubted, or after the node had time to answer.
+    /// The race: a node may begin its next life after the view was read by which it is dead.
     #[test]
-    fn a_node_that_does_not_live_by_the_last_view_is_settled_by_a_later_one() {
-        let (mut unchecked, patience) = (UncheckedNodes::default(), Duration::from_secs(2));
+    fn only_connections_end_that_were_known_before_a_view_was_read_that_has_their_node_dead() {
+        let mut unchecked = UncheckedNodes::default();
         let [nobody, third] = [BTreeSet::new(), BTreeSet::from([3])];
-        unchecked.doubt(3, at(500));
-        assert!(unchecked.settle(at(499), &nobody, patience).is_empty());
-        assert_eq!(unchecked.settle(at(500), &third, patience), [(3, true)]);
+        let over = |flows: &[Flow]| SettledDoubts {
+            unsure: BTreeSet::new(),
+            over: flows.to_vec(),
+        };
+        let unsure = || SettledDoubts {
+            unsure: BTreeSet::from([3]),
+            over: Vec::new(),
+        };
+        let [one, two, other] = [flow(1, 3), flow(2, 3), flow(7, 4)];
+        unchecked.doubt(3, at(500), vec![one]);
+        unchecked.doubt(4, at(600), vec![other]);
+        assert_eq!(unchecked.settle(at(499), &nobody), over(&[]));
+        unchecked.doubt(3, at(501), vec![two]);
+        assert_eq!(unchecked.settle(at(500), &nobody), over(&[one]));
+        // It lives again, and says itself what stands.
+        assert_eq!(unchecked.settle(at(550), &third), unsure());
+        assert_eq!(unchecked.settle(at(600), &nobody), over(&[other]));
+        assert_eq!(unchecked.settle(at(9000), &nobody), over(&[]));
+        // Who is asked and dies before it answers is looked at again.
         unchecked.ask(3);
-        assert!(unchecked.settle(at(600), &third, patience).is_empty());
-        assert!(unchecked.settle(at(700), &nobody, patience).is_empty());
-        assert!(unchecked.settle(at(2699), &nobody, patience).is_empty());
-        assert_eq!(unchecked.settle(at(2700), &nobody, patience), [(3, false)]);
-        assert!(unchecked.settle(at(9000), &nobody, patience).is_empty());
+        assert_eq!(unchecked.settle(at(9001), &third), over(&[]));
+        assert_eq!(unchecked.settle(at(9002), &nobody), unsure());
+        assert_eq!(unchecked.settle(at(9003), &nobody), over(&[]));
     }
 }

@@ -22,8 +22,8 @@ pub(in crate::server::cluster) struct PartitionInbox {
 pub(in crate::server::cluster) struct PartitionTasks {
     /// Forget what is in memory.
     pub(in crate::server::cluster) unloads: BTreeSet<Partition>,
-    /// Nodes whose lives are over, and with them the connections to them.
-    pub(in crate::server::cluster) gone: BTreeSet<u16>,
+    /// Connections that have ended with the lives of their nodes.
+    pub(in crate::server::cluster) over: Vec<Flow>,
     /// Read them; they are granted to us.
     pub(in crate::server::cluster) loads: BTreeMap<Partition, Grant>,
     /// Ask these nodes which of their connections stand.
@@ -60,8 +60,10 @@ impl PartitionInbox {
         });
     }
 
-    pub(in crate::server::cluster) fn node_gone(&self, node: u16) {
-        self.push(|waiting| waiting.gone.extend([node]));
+    pub(in crate::server::cluster) fn are_over(&self, flows: Vec<Flow>) {
+        if !flows.is_empty() {
+            self.push(|waiting| waiting.over.extend(flows));
+        }
     }
 
     pub(in crate::server::cluster) fn check(&self, node: u16) {
@@ -125,14 +127,14 @@ mod tests {
         for epoch in 1..=1000 {
             inbox.load(vec![grant(1, epoch), grant(2, epoch)]);
             inbox.unload(Partition(1));
-            inbox.node_gone(7);
+            inbox.check(7);
         }
         inbox.load(vec![grant(3, 4)]);
         inbox.unload(Partition(3));
         let tasks = inbox.take();
         assert!(tasks.unloads.into_iter().eq([Partition(1), Partition(3)]));
         assert!(tasks.loads.into_values().eq([grant(2, 1000)]));
-        assert!(tasks.gone.into_iter().eq([7]));
+        assert!(tasks.checks.into_iter().eq([7]));
     }
 
     #[test]

@@ -6,13 +6,7 @@ use crate::server::core::Core;
 use busyhour_cluster::{Grant, Partition};
 use busyhour_sip::Flow;
 use busyhour_store::{Contents, SoftState, SoftStateKind};
-use std::{
-    collections::{BTreeMap, HashSet},
-    io,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, sync::Arc, thread, time::Duration};
 
 impl Core {
     /// Begins to have the partitions that the node is granted.
@@ -42,14 +36,8 @@ impl Core {
         for partition in tasks.unloads {
             self.forget_partition(partition);
         }
-        for node in tasks.gone {
-            // It may have begun its next life since, and then says itself what stands.
-            if self.lives(node) {
-                self.check_connections_of(node);
-                continue;
-            }
-            self.devices.node_gone(node);
-            self.watchers.node_gone(node);
+        for flow in tasks.over {
+            self.flow_ended(flow);
         }
         if !tasks.loads.is_empty() {
             self.load(inbox, tasks.loads);
@@ -57,12 +45,7 @@ impl Core {
         for node in tasks.checks {
             self.check_connections_of(node);
         }
-        self.check_connections(tasks.flows);
-    }
-
-    fn lives(&self, node: u16) -> bool {
-        let cluster = self.cluster.as_ref();
-        cluster.is_some_and(|cluster| cluster.link.is_live(node))
+        self.check_connections(tasks.flows.into_iter().collect());
     }
 
     /// The grants are kept while the database is away, so it is tried again; what is to be forgotten
@@ -95,7 +78,7 @@ impl Core {
         let bindings = contents.bindings.iter();
         let contacts = bindings.filter(|row| !row.lease.removed);
         let flows = contacts.map(|row| row.contact.flow());
-        let mut connections: HashSet<Flow> = flows.filter(|it| network.may_stand(*it)).collect();
+        let mut connections: Vec<Flow> = flows.filter(|it| network.may_stand(*it)).collect();
         self.devices.restore_bindings(contents.bindings);
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) =
