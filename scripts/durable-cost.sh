@@ -3,7 +3,8 @@
 #
 # What durable registrations cost the server, and how long they take, for each of several binaries in turn: new ones at 200 a
 # second, refreshes with 256 under way, and 4,000 new ones a second that expire after 2 s. Printed are, of each round,
-# the server's processor time (/proc) by registration, and what the storm says of latency. FOLDER names a folder on the disk
+# the server's processor time (/proc) by registration, what the storm says of latency, and for how long the processors of a virtual
+# machine stood still, since its host gave them to nobody or to others (steal, of all processors together). FOLDER names a folder on the disk
 # to be measured (the current one otherwise), SECONDS_EACH how long the last row lasts (30).
 set -euo pipefail
 rounds=$1; shift
@@ -12,24 +13,26 @@ port=${PORT:-15081}
 server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 
+stolen() { awk '/^cpu / { print $9 }' /proc/stat; }
+
 ticks() { awk '{ print $14 + $15 }' "/proc/$server/stat"; }
 
 # row NAME COUNT STORM-ARGUMENTS...
 row() {
-  local name=$1 count=$2 before after; shift 2
+  local name=$1 count=$2 before after stolen; shift 2
   rm -rf "$scratch/store"
   "$binary" serve --sip-listen "127.0.0.1:$port" --http-listen off --log-level warn --sip-auth open \
     --limits-source-percent 100 --sip-min-expires-seconds 1 --store-path "$scratch/store" >"$scratch/out" 2>&1 &
   server=$!
   for _ in $(seq 100); do grep -q '^ready' "$scratch/out" && break; sleep 0.1; done
-  before=$(ticks)
+  before=$(ticks) stolen=$(stolen)
   "$binary" storm --target "127.0.0.1:$port" --json "$@" >"$scratch/storm" 2>"$scratch/error" || cat "$scratch/error" >&2
   sleep 2
-  after=$(ticks)
-  python3 - "$scratch/storm" "$name" "$binary" $((after - before)) "$count" <<'END'
+  after=$(ticks) stolen=$(($(stolen) - stolen))
+  python3 - "$scratch/storm" "$name" "$binary" $((after - before)) "$count" "$stolen" <<'END'
 import json, sys
-storm, name, binary, ticks, count = json.load(open(sys.argv[1])), *sys.argv[2:]
-print(json.dumps({"row": name, "binary": binary, "cpu_us_each": round(int(ticks) * 10000 / (int(count) or storm["acknowledged"]), 1), **storm}))
+storm, name, binary, ticks, count, stolen = json.load(open(sys.argv[1])), *sys.argv[2:]
+print(json.dumps({"row": name, "binary": binary, "cpu_us_each": round(int(ticks) * 10000 / (int(count) or storm["acknowledged"]), 1), "stolen_s": int(stolen) / 100, **storm}))
 END
   kill "$server"; wait "$server" || true; server=
 }

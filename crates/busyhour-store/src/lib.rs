@@ -360,6 +360,8 @@ pub struct StoreStats {
     pub journal_used: u64,
     /// Groups that were written to the journal.
     pub journal_groups: u64,
+    /// How far apart groups begin at the moment, in nanoseconds; 0 if each is written at once, as it is while few changes come.
+    pub commit_delay_ns: u64,
     /// Groups that had to wait for room in it.
     pub journal_waits: u64,
     /// How long the oldest change has waited in it for the database, in nanoseconds.

@@ -221,6 +221,11 @@ impl Queue {
         stats.account_portion_len_max = stats.account_portion_len_max.max(len as u64);
     }
 
+    /// Notes how far apart groups begin.
+    pub(super) fn note_commit_delay(&self, apart: Duration) {
+        self.lock().stats.commit_delay_ns = nanos(apart);
+    }
+
     /// Notes why nothing can be stored for now; empty when it can.
     pub(super) fn note_lost(&self, reason: &str) {
         self.lock().stats.lost = reason.to_owned();

@@ -25,6 +25,11 @@ impl<F: JournalFile> JournalWriter<F> {
         }
     }
 
+    /// Whether a record is on the disk when it was appended.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.header.is_synced
+    }
+
     /// From now on all earlier records are remains. The database must have had them, and must know of
     /// the epoch.
     ///

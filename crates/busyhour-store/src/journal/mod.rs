@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod change_code;
+mod commit_delay;
 mod journal_file;
 mod journal_header;
 mod journal_record;
@@ -8,6 +9,7 @@ mod journal_ring;
 mod journal_writer;
 mod recovery;
 
+pub(crate) use commit_delay::CommitDelay;
 #[cfg(test)]
 pub(crate) use journal_file::failing;
 pub(crate) use journal_file::{JournalFile, SyncedFile};

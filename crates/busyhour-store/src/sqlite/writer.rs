@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Change, CommitError,
     completion_notifier::CompletionNotifier,
-    journal::{JournalWriter, SyncedFile},
+    journal::{CommitDelay, JournalWriter, SyncedFile},
     outside_changes::{OutsideChanges, Pace, SettingWatch},
     queue::{Batch, Queue, Taken},
 };
@@ -27,6 +27,8 @@ pub(super) struct SqliteWriter {
     queue: Arc<Queue>,
     behind: Arc<Behind>,
     journal: JournalWriter<SyncedFile>,
+    /// None where writes are not synchronised, and cost little.
+    delay: Option<CommitDelay>,
     /// Nothing went wrong with the journal since its epoch began.
     is_journal_good: bool,
     outside_changes: OutsideChanges,
@@ -79,6 +81,9 @@ impl SqliteWriter {
             connection,
             queue,
             behind,
+            delay: journal
+                .is_synced()
+                .then(|| CommitDelay::new(Instant::now())),
             journal,
             is_journal_good: true,
             outside_changes,
@@ -95,8 +100,12 @@ impl SqliteWriter {
         let mut notifier = CompletionNotifier::default();
         loop {
             let rest = self.outside_changes.rest(self.setting_looks.rest());
+            self.let_group_grow();
             match self.queue.take_changes(rest) {
-                Taken::Group(group) => self.write(group, &mut notifier),
+                Taken::Group(group) => {
+                    self.note_group(group.len());
+                    self.write(group, &mut notifier);
+                }
                 Taken::Closed => return,
                 _ => {}
             }
@@ -111,6 +120,24 @@ impl SqliteWriter {
                 self.go_on_with_scan();
             } else if self.outside_changes.account_looks.is_due() && self.trouble.is_empty() {
                 self.look_at_accounts();
+            }
+        }
+    }
+
+    /// Waits for others, if so many come that the group is worth it.
+    fn let_group_grow(&self) {
+        let left = self.delay.as_ref().map(|delay| delay.left(Instant::now()));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            thread::sleep(left);
+        }
+    }
+
+    fn note_group(&mut self, requests: usize) {
+        if let Some(delay) = &mut self.delay {
+            let before = delay.apart();
+            delay.take(Instant::now(), requests);
+            if delay.apart() != before {
+                self.queue.note_commit_delay(delay.apart());
             }
         }
     }
