@@ -394,14 +394,18 @@ fn a_copy_without_room_is_followed_by_a_notify_with_another_number() {
 #[test]
 fn when_the_way_is_open_again_what_was_sent_before_is_told_anew() {
     let mut watcher = Watcher::active();
-    watcher.subscription.way_is_open();
+    assert!(watcher.answer(1, 200));
+    watcher.subscription.device_is(Some(online(7)));
+    watcher.pass(5000);
     assert_has(&watcher.poll().expect("a NOTIFY"), "CSeq: 2 NOTIFY\r\n");
+    watcher.subscription.way_is_open(watcher.now);
+    assert_has(&watcher.poll().expect("a NOTIFY"), "CSeq: 3 NOTIFY\r\n");
     watcher.subscription.put_off(watcher.now);
     assert_eq!(watcher.poll(), None);
-    watcher.subscription.way_is_open();
-    assert_has(&watcher.poll().expect("a NOTIFY"), "CSeq: 2 NOTIFY\r\n");
-    assert!(watcher.answer(2, 200));
-    watcher.subscription.way_is_open();
+    watcher.subscription.way_is_open(watcher.now);
+    assert_has(&watcher.poll().expect("a NOTIFY"), "CSeq: 3 NOTIFY\r\n");
+    assert!(watcher.answer(3, 200));
+    watcher.subscription.way_is_open(watcher.now);
     assert_eq!(watcher.poll(), None, "it is answered");
 }
 

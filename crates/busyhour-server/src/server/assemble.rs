@@ -245,7 +245,7 @@ pub(super) fn assemble(
         bounds.part_of_memory(NOTIFIES_PART),
         (
             config.limits.dialog_bytes_max,
-            kept.cluster.as_ref().map(|cluster| cluster.first_id()),
+            (kept.cluster.as_ref()).map(|cluster| (cluster.member().node.0, cluster.first_id())),
         ),
         secrets.clone(),
         (domains.clone(), responder.clone()),

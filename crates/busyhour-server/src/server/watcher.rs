@@ -14,6 +14,8 @@ mod durable;
 mod resource_index;
 mod unheard_watcher;
 mod watcher_connections;
+mod watcher_end;
+mod watcher_index;
 mod watcher_infos;
 mod watcher_listing;
 pub(super) mod view;
@@ -54,6 +56,8 @@ use std::{
 /// A subscription and what drives it.
 pub(super) struct Watcher {
     id: u64,
+    /// Of no other one of this process; one that is brought back has the id of another one.
+    number: u64,
     tag: Box<str>,
     /// Who opened it.
     holder: Holder,
@@ -75,6 +79,8 @@ struct Inner {
     expiry_timer: ExpiryTimer,
     /// The connection by whose end it is found.
     connection: Option<Flow>,
+    /// The node by whose path it is found.
+    unheard_at: Option<u16>,
     /// Its row in the store, as it was last written.
     row: Option<SubscriptionRow>,
     /// A row is on its way to the disk.
@@ -125,6 +131,7 @@ impl Watcher {
     ) -> Self {
         Self {
             id,
+            number: context.watchers.next_number(),
             tag: tag.into(),
             holder,
             resource_hash: context.watchers.index.hash_of(&subscription),
@@ -138,6 +145,7 @@ impl Watcher {
                 resolved: None,
                 expiry_timer: ExpiryTimer::default(),
                 connection: None,
+                unheard_at: None,
                 row: None,
                 is_storing: false,
                 notify_span: RequestSpan::default(),
@@ -232,6 +240,7 @@ impl Watcher {
             let mut state = self.lock();
             self.set_expiry_timer(context, &mut state);
             self.follow_connection(context, &mut state);
+            self.follow_path(context, &mut state);
             let subscription = &state.subscription;
             let is_of_list = subscription.is_of_list();
             (
@@ -364,15 +373,6 @@ impl Watcher {
         }))
     }
 
-    /// Ends the subscription with a last NOTIFY.
-    pub(super) fn push_end(self: &Arc<Self>, end: End) {
-        let watcher = self.clone();
-        // One that takes no more is shut down already.
-        self.push_task(Task::labelled(&"end of a subscription", move || {
-            watcher.with(|context, state| state.subscription.end(end, context.clock.now()));
-        }));
-    }
-
     /// Whether it is reached through another node of the cluster than this one.
     pub(super) fn is_reached_elsewhere(&self, own: u16) -> bool {
         let node = self.lock().subscription.dialog().flow().node;
@@ -382,7 +382,9 @@ impl Watcher {
     /// What was sent to it may be lost, and it is reached again.
     pub(super) fn push_way_is_open(self: &Arc<Self>) {
         let watcher = self.clone();
-        let tell = move || watcher.with(|_, state| state.subscription.way_is_open());
+        let tell = move || {
+            watcher.with(|context, state| state.subscription.way_is_open(context.clock.now()));
+        };
         // One that has so much waiting is told with that.
         self.push_task(Task::labelled(&"way is open", tell));
     }
@@ -498,6 +500,7 @@ impl Watcher {
             return;
         }
         self.follow_connection(&context, &mut state);
+        self.follow_path(&context, &mut state);
         self.send(&context, &mut state);
         if state.subscription.outstanding_len() == 0 {
             self.charge(&context, &mut state.notify_bytes, 0);
@@ -505,11 +508,7 @@ impl Watcher {
         if let Some(end) = state.subscription.ended() {
             let feed = self.close(&context, &mut state, end);
             drop(state);
-            if let Some(StateSubscription::List(hub)) = &feed {
-                hub.leave(self);
-            }
-            // Outside the lock: the feed may be the caller.
-            return drop(feed);
+            return self.leave_feed(feed);
         }
         self.renew_row(&context, &mut state);
         self.set_expiry_timer(&context, &mut state);
@@ -588,34 +587,6 @@ impl Watcher {
         if set.is_err() {
             context.responder.traffic.refused_table_full.increment();
         }
-    }
-
-    fn close(
-        &self,
-        context: &WatcherContext,
-        state: &mut Inner,
-        end: End,
-    ) -> Option<StateSubscription> {
-        let counters = &context.watchers.counters;
-        match end {
-            End::Unsubscribed => counters.unsubscribed.increment(),
-            End::Expired => counters.expired.increment(),
-            End::Refused(_) | End::Unanswered => counters.given_up.increment(),
-            End::Rejected => counters.revoked.increment(),
-            End::Deactivated | End::NoResource => {}
-        }
-        state.is_over = true;
-        // Of one that is not answered any more.
-        drop(state.notify_span.take());
-        self.unlist(context, state, end);
-        state.expiry_timer.clear(&context.timers);
-        self.leave_connection(context, state);
-        context.watchers.remove(self.id);
-        self.forget_lamps(context);
-        if let Some(row) = state.row.take() {
-            context.persistence.store().purge(&[row.ended]);
-        }
-        state.feed.take()
     }
 
     fn changed_places(&self) -> MutexGuard<'_, ChangedPlaces> {

@@ -19,6 +19,7 @@ mod moved_watchers;
 mod nats_server;
 mod postgres;
 mod postgres_ownership;
+mod postgres_schema;
 mod postgres_silent;
 mod postgres_tls;
 mod postgres_turn;

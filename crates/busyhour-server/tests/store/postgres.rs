@@ -52,7 +52,10 @@ fn one_server_has_a_database_and_a_newer_schema_is_refused() {
     assert!(matches!(error, StoreError::InUse { .. }), "{error}");
     drop(first);
     drop(url.open(8));
-    postgres.sql("one", "UPDATE schema_version SET version = 99");
+    postgres.sql(
+        "one",
+        "UPDATE schema_version SET version = 99, minimum = 99",
+    );
     let error = PostgresStore::open(url.options()).err().unwrap();
     assert!(
         matches!(error, StoreError::Newer { found: 99, .. }),

@@ -420,33 +420,45 @@ fn a_group_of_a_node_is_not_written_twice() {
 }
 
 /// A node with its connection.
-struct Living {
-    ownership: PostgresOwnership,
-    member: Member,
+pub struct Living {
+    pub ownership: PostgresOwnership,
+    pub member: Member,
 }
 
 impl Living {
-    fn join(url: &Url, name: &str) -> Self {
+    pub fn join(url: &Url, name: &str) -> Self {
         let mut ownership = PostgresOwnership::open(url.options(), TIMING).unwrap();
         let member = ownership.join(name).unwrap();
         Self { ownership, member }
     }
 
+    /// The next life of a node whose last one may not be over yet.
+    pub fn join_when_free(url: &Url, name: &str) -> Self {
+        let mut ownership = PostgresOwnership::open(url.options(), TIMING).unwrap();
+        loop {
+            match ownership.join(name) {
+                Ok(member) => return Self { ownership, member },
+                Err(JoinError::InUse(_)) => std::thread::sleep(TIMING.beat),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
     /// Partitions that nobody had before.
-    fn take<const N: usize>(&mut self, partitions: [u8; N]) -> [Grant; N] {
+    pub fn take<const N: usize>(&mut self, partitions: [u8; N]) -> [Grant; N] {
         self.take_seen(partitions.map(|number| Grant {
             partition: Partition(number),
             epoch: 0,
         }))
     }
 
-    fn take_seen<const N: usize>(&mut self, seen: [Grant; N]) -> [Grant; N] {
+    pub fn take_seen<const N: usize>(&mut self, seen: [Grant; N]) -> [Grant; N] {
         let mut granted = self.ownership.take(self.member, &seen).unwrap();
         granted.sort();
         granted.try_into().unwrap()
     }
 
-    fn store(&self, url: &Url) -> PostgresStore {
+    pub fn store(&self, url: &Url) -> PostgresStore {
         let mut options = url.options();
         options.member = Some(self.member);
         PostgresStore::open(options).unwrap()
@@ -460,7 +472,11 @@ impl Living {
     }
 }
 
-fn granted(store: &PostgresStore, grant: Grant, changes: Vec<Change>) -> Result<(), CommitError> {
+pub fn granted(
+    store: &PostgresStore,
+    grant: Grant,
+    changes: Vec<Change>,
+) -> Result<(), CommitError> {
     let (told, fate) = mpsc::channel();
     let done = move |outcome| told.send(outcome).unwrap();
     match store.commit_granted(grant, changes, Box::new(done)) {
@@ -479,7 +495,7 @@ const TIMING: Timing = Timing {
 };
 
 /// What all partitions have.
-fn rows(store: &PostgresStore) -> Vec<StoredBinding> {
+pub fn rows(store: &PostgresStore) -> Vec<StoredBinding> {
     let all: Vec<Partition> = (0..=u8::MAX).map(Partition).collect();
     store.load_partitions(&all).unwrap().bindings
 }

@@ -158,13 +158,19 @@ const READ: &str = "SELECT id, call_id, from_uri, to_uri, caller, answered_by, b
     AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6";
 /// By the three indexes, each in its order.
 const READ_OF_USER: &str = "WITH wanted AS (\
-    (SELECT * FROM call_record WHERE caller_user = $4 \
+    (SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
+    rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, talk_time_ns, outcome, status, \
+    ending, ended_by, caller_flow, callee_flow, media_failure FROM call_record WHERE caller_user = $4 \
     AND id < $1 AND began_at_ns >= $2 AND began_at_ns < $3 \
     AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6) \
-    UNION (SELECT * FROM call_record WHERE callee_user = $4 \
+    UNION (SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
+    rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, talk_time_ns, outcome, status, \
+    ending, ended_by, caller_flow, callee_flow, media_failure FROM call_record WHERE callee_user = $4 \
     AND id < $1 AND began_at_ns >= $2 AND began_at_ns < $3 \
     AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6) \
-    UNION (SELECT * FROM call_record WHERE answered_user = $4 AND answered_user <> callee_user \
+    UNION (SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
+    rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, talk_time_ns, outcome, status, \
+    ending, ended_by, caller_flow, callee_flow, media_failure FROM call_record WHERE answered_user = $4 AND answered_user <> callee_user \
     AND id < $1 AND began_at_ns >= $2 AND began_at_ns < $3 \
     AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6)) \
     SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \

@@ -1,13 +1,16 @@
 //! The tables of a cluster, which a database gets when its first node joins.
 
-use super::{PostgresOptions, schema};
+use super::{
+    PostgresOptions,
+    schema::{self, Schema},
+};
 use crate::StoreError;
 use postgres::Client;
 
 /// Makes what is missing. A server without a cluster never calls it.
 pub(super) fn make(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
     schema::migrate(client, options)?;
-    schema::migrate_with(client, options, "cluster_schema_version", MIGRATIONS)?;
+    schema::migrate_with(client, options, &SCHEMA)?;
     let made = client.batch_execute(SHARE_ROUTE_KEY);
     made.map_err(|error| options.failed(&error))
 }
@@ -17,7 +20,13 @@ const SHARE_ROUTE_KEY: &str = "INSERT INTO setting (kind, name, value) \
     SELECT 'server', 'route-key', replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '') \
     ON CONFLICT DO NOTHING";
 
-/// As the other list: never edit one that has been released; append.
+const SCHEMA: Schema = Schema {
+    versions: "cluster_schema_version",
+    migrations: MIGRATIONS,
+    minimum: 4,
+};
+
+/// As the other list: never edit one that has been released; append, and only add.
 const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE cluster_node (
@@ -57,5 +66,8 @@ const MIGRATIONS: &[&str] = &[
 ",
     "
     ALTER TABLE cluster_partition ADD COLUMN pinned SMALLINT;
+",
+    "
+    ALTER TABLE cluster_schema_version ADD COLUMN minimum INTEGER NOT NULL DEFAULT 0;
 ",
 ];

@@ -1,37 +1,70 @@
 //! The tables, and the migrations of older databases.
+//!
+//! **Programs of two versions on one database.** The nodes of a cluster are upgraded one after the other, and back. The first
+//! one that is upgraded migrates, and the others go on with what it made; one that goes back finds tables of a later version.
+//! So from version 13 on
+//!
+//! - a migration only adds: a table, an index, a column. What a program of an earlier version reads keeps its name and meaning.
+//!   A column has a default that is right for a row of a program that does not know it, and if such a program may change the row
+//!   so that the value is wrong then, a trigger sets it, as `contact_moved` does;
+//! - the row of versions has the lowest version that a program must know (`minimum`). A program that knows it uses the tables of
+//!   a later version as they are, and leaves the row of versions alone. Others are refused. A migration that
+//!   cannot only add raises `minimum`, and then there is no way back, and all nodes have to have the version before;
+//! - statements name the columns that they read and write.
 
 use super::{PostgresOptions, location_view};
 use crate::{StoreError, migrations::not_seen};
 use postgres::{Client, Transaction};
 
-/// Runs every migration that the database has not seen, in one transaction.
-pub(super) fn migrate(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
-    migrate_with(client, options, "schema_version", MIGRATIONS)
+/// Migrations in their order, and where the database says which of them it has seen.
+pub(super) struct Schema {
+    /// The table with one row.
+    pub(super) versions: &'static str,
+    pub(super) migrations: &'static [&'static str],
+    /// How many of them a program must know to use what all of them have made.
+    pub(super) minimum: u32,
 }
 
-/// The same for a list of its own, of which the database has seen as many as the row in the
-/// table `versions` says.
+/// Of which versions a database is.
+struct FoundVersions {
+    version: u32,
+    /// What a program must know; `None` if a program has made it that does not say so.
+    minimum: Option<u32>,
+}
+
+/// Runs every migration that the database has not seen, in one transaction. One of a later program is used as it is, if that
+/// allows it.
+pub(super) fn migrate(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
+    migrate_with(client, options, &SCHEMA)
+}
+
+/// The same for another schema.
 pub(super) fn migrate_with(
     client: &mut Client,
     options: &PostgresOptions,
-    versions: &str,
-    all: &'static [&'static str],
+    schema: &Schema,
 ) -> Result<(), StoreError> {
     let wrap = |error| options.failed(&error);
     let mut transaction = client.transaction().map_err(wrap)?;
     // Two programs that start at once must not both create tables.
     transaction.batch_execute(LOCK).map_err(wrap)?;
-    let found = version(&mut transaction, versions).map_err(wrap)?;
-    let not_seen = not_seen(all, found, &options.path())?;
+    let found = found(&mut transaction, schema.versions).map_err(wrap)?;
+    let known = schema.migrations.len() as u32;
+    let is_later = found.version > known;
+    if is_later && found.minimum.is_some_and(|minimum| minimum <= known) {
+        return transaction.commit().map_err(wrap);
+    }
+    let not_seen = not_seen(schema.migrations, found.version, &options.path())?;
     if !not_seen.is_empty() {
         location_view::remove(&mut transaction).map_err(wrap)?;
+        for migration in not_seen {
+            transaction.batch_execute(migration).map_err(wrap)?;
+        }
+        let set = format!("UPDATE {} SET version = $1, minimum = $2", schema.versions);
+        let numbers = [known, schema.minimum].map(u32::cast_signed);
+        let set = transaction.execute(&set, &[&numbers[0], &numbers[1]]);
+        set.map_err(wrap)?;
     }
-    for migration in not_seen {
-        transaction.batch_execute(migration).map_err(wrap)?;
-    }
-    let set = format!("UPDATE {versions} SET version = $1");
-    let known = all.len() as i32;
-    transaction.execute(&set, &[&known]).map_err(wrap)?;
     transaction.commit().map_err(wrap)
 }
 
@@ -41,19 +74,34 @@ pub(super) fn is_made(client: &mut Client) -> Result<bool, postgres::Error> {
     row.try_get(0)
 }
 
-fn version(transaction: &mut Transaction<'_>, versions: &str) -> Result<u32, postgres::Error> {
+fn found(
+    transaction: &mut Transaction<'_>,
+    versions: &str,
+) -> Result<FoundVersions, postgres::Error> {
     transaction.batch_execute(&format!(
         "CREATE TABLE IF NOT EXISTS {versions} (version INTEGER NOT NULL);
-        INSERT INTO {versions} SELECT 0 WHERE NOT EXISTS (SELECT FROM {versions});"
+        INSERT INTO {versions} (version) SELECT 0 WHERE NOT EXISTS (SELECT FROM {versions});"
     ))?;
-    let row = transaction.query_one(&format!("SELECT version FROM {versions}"), &[])?;
-    Ok(row.try_get::<_, i32>(0)?.cast_unsigned())
+    // A column that is not there is NULL so.
+    let numbers =
+        format!("SELECT version, (to_jsonb({versions}) ->> 'minimum')::integer FROM {versions}");
+    let row = transaction.query_one(&numbers, &[])?;
+    Ok(FoundVersions {
+        version: row.try_get::<_, i32>(0)?.cast_unsigned(),
+        minimum: row.try_get::<_, Option<i32>>(1)?.map(i32::cast_unsigned),
+    })
 }
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock(1651864441, hashtext(current_schema()))";
 
+const SCHEMA: Schema = Schema {
+    versions: "schema_version",
+    migrations: MIGRATIONS,
+    minimum: 13,
+};
+
 /// Element `n` brings a database from version `n` to `n + 1`. Never edit one
-/// that has been released; append.
+/// that has been released; append, and only add.
 const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE contact (
@@ -265,5 +313,24 @@ const MIGRATIONS: &[&str] = &[
     // Of a node of a cluster that may live when another one reads the row.
     "
     ALTER TABLE contact ADD COLUMN connection BIGINT NOT NULL DEFAULT 0;
+",
+    // A program that does not know `connection` leaves the number of the last one when a contact comes over another. It does not
+    // name the column: the first trigger notes such a change by a negative number, the second one, which a program that names
+    // the column sets off, takes that back, and the third one, which comes last, takes what is left.
+    "
+    ALTER TABLE schema_version ADD COLUMN minimum INTEGER NOT NULL DEFAULT 0;
+    CREATE FUNCTION contact_moved() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            NEW.connection := CASE TG_ARGV[0] WHEN 'forget' THEN 0 ELSE -NEW.connection END;
+            RETURN NEW;
+        END $$;
+    CREATE TRIGGER contact_moved_1 BEFORE UPDATE ON contact FOR EACH ROW
+        WHEN (OLD.connection > 0 AND NEW.connection = OLD.connection
+            AND (NEW.remote <> OLD.remote OR NEW.local <> OLD.local))
+        EXECUTE FUNCTION contact_moved('note');
+    CREATE TRIGGER contact_moved_2 BEFORE UPDATE OF connection ON contact FOR EACH ROW
+        WHEN (NEW.connection < 0) EXECUTE FUNCTION contact_moved('keep');
+    CREATE TRIGGER contact_moved_3 BEFORE UPDATE ON contact FOR EACH ROW
+        WHEN (NEW.connection < 0) EXECUTE FUNCTION contact_moved('forget');
 ",
 ];

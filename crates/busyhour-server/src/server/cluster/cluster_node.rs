@@ -258,6 +258,7 @@ impl ClusterNode {
             direct_refused: of_paths(|paths| paths.counters.refused.get()),
             connections_checked: counters.connections_checked.get(),
             connections_ended: counters.connections_ended.get(),
+            connections_unanswered: counters.connections_unanswered.get(),
             keepalives_passed_on: counters.keepalives_passed_on.get(),
             flows_known: self.link.registered_flows.len(),
             flows_forgotten: self.link.registered_flows.forgotten_count(),

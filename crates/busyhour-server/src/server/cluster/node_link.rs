@@ -19,7 +19,7 @@ use busyhour_cluster::{Broker, BrokerError, ConnectionEnds, Member, NodeNumber, 
 use busyhour_sip::{Flow, Message, Transport};
 use foldhash::quality::FixedState;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     hash::BuildHasher,
     net::SocketAddr,
     sync::{
@@ -57,7 +57,7 @@ pub(in crate::server) struct NodeLink {
     /// Its lock is held while an end is told, so that the numbers leave in their order.
     ends: Mutex<ConnectionEnds>,
     /// Nodes that have not said which of their connections stand.
-    unchecked: Mutex<UncheckedNodes>,
+    pub(super) unchecked: Mutex<UncheckedNodes>,
     /// There was a first view.
     knows_nodes: AtomicBool,
     pub(super) counters: LinkCounters,
@@ -87,6 +87,8 @@ pub(super) struct LinkCounters {
     pub(super) connections_checked: Counter,
     /// Those of them, and of our own, that had ended.
     pub(super) connections_ended: Counter,
+    /// Those about which their node gave no answer.
+    pub(super) connections_unanswered: Counter,
 }
 
 /// Which node a request was sent for, by its branch.
@@ -183,6 +185,7 @@ impl NodeLink {
         let mut settled = lock(&self.unchecked).settle(read_at, &live);
         for node in gone.into_iter().chain(renewed) {
             lock(&self.ends).begins_anew(NodeNumber(node));
+            lock(&self.unchecked).begins_anew(node);
             settled.unsure.insert(node);
         }
         settled
@@ -285,17 +288,6 @@ impl NodeLink {
         }
     }
 
-    /// A node has not said which of its connections stand.
-    pub(super) fn check_again(&self, node: u16) {
-        lock(&self.unchecked).ask(node);
-    }
-
-    /// The node of these connections does not live, as far as is known. A view that is read from now on says so, and they have
-    /// ended; or that it has begun a life, and it is asked.
-    pub(super) fn doubt(&self, node: u16, now: Instant, flows: Vec<Flow>) {
-        lock(&self.unchecked).doubt(node, now, flows);
-    }
-
     /// The client at a flow of another node is trusted from now on, if its connection stands. If that is not known, the node is
     /// asked again for this connection alone: one client that comes and goes must not have all of them asked for.
     pub(super) fn trust(self: &Arc<Self>, flow: Flow) {
@@ -314,11 +306,6 @@ impl NodeLink {
         if !matches!(asked, Some(Ok(()))) {
             lock(&self.unchecked).ask_for(flow);
         }
-    }
-
-    /// Those nodes, and connections of others, at most once a second; they are asked again.
-    pub(super) fn take_unchecked(&self, now: Instant) -> (BTreeSet<u16>, HashSet<Flow>) {
-        lock(&self.unchecked).take(now)
     }
 
     /// Those that other nodes have not answered.

@@ -110,6 +110,8 @@ pub struct ClusterStats {
     pub connections_checked: u64,
     /// Those that had ended.
     pub connections_ended: u64,
+    /// Those about which their node gave no answer; it is asked again.
+    pub connections_unanswered: u64,
     /// Keep-alives of telephones at this node that the nodes were told which have them.
     pub keepalives_passed_on: u64,
     /// Flows of telephones that are registered in datagrams, whose keep-alives are passed on.

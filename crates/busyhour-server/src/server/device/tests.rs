@@ -5,6 +5,7 @@ use crate::server::{
 };
 use busyhour::{bus::Delivery, runtime::Runtime};
 use busyhour_registrar::watch::RegistrationState;
+use busyhour_sip::Transport;
 use busyhour_store::{DiskBehaviour, SimulatedDisk};
 use std::{net::SocketAddr, time::Duration};
 
@@ -182,4 +183,42 @@ fn a_removal_that_the_store_does_not_take_leaves_all_contacts() {
     settle();
     assert_eq!(*told.lock().unwrap(), [Err(RemovalError::Store)]);
     assert_eq!(bound(), 2);
+}
+
+/// With a node of a cluster more connections end at once than a queue of the server has room for.
+#[test]
+fn however_many_connections_end_at_once_each_end_is_treated() {
+    const ENDS: u32 = 70_000;
+    let runtime = Runtime::simulated(1);
+    let core = Core::simulated(&runtime, 10);
+    let [local, remote] = ["192.0.2.1:5060", "192.0.2.7:5070"].map(|it| it.parse().unwrap());
+    let flow = |connection| Flow {
+        transport: Transport::Tcp,
+        connection,
+        node: 2,
+        ..Flow::udp(local, remote)
+    };
+    let (aor, last) = ("sip:alice@example.com", flow(ENDS));
+    let text = format!(
+        "REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/TCP {remote};branch=z9hG4bK1\r\n\
+         From: <{aor}>;tag=1\r\nTo: <{aor}>\r\nCall-ID: 1\r\nCSeq: 1 REGISTER\r\n\
+         Contact: <sip:alice@{remote};transport=tcp>\r\nContent-Length: 0\r\n\r\n"
+    );
+    let datagram = runtime.buffers().copy_from(text.as_bytes()).expect("room");
+    core.receive(last, &datagram);
+    let simulation = runtime.simulation().expect("virtual");
+    simulation.run_until_idle();
+    let device = core.devices.table.find(aor).expect("it is registered");
+    let is_reached = || device.contact_over(last, core.clock.now()).is_some();
+    assert!(is_reached());
+    for connection in 1..ENDS {
+        let now = core.clock.now();
+        (core.devices.flows).enter((flow(connection), None), &device, now);
+    }
+    for connection in 1..=ENDS {
+        core.devices.flow_failed(flow(connection));
+    }
+    simulation.run_until_idle();
+    assert!(!is_reached(), "the last one was refused");
+    assert_eq!(core.devices.flows.len(), 0);
 }

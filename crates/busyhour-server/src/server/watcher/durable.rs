@@ -81,11 +81,9 @@ impl Watcher {
     /// Nobody was told that it exists.
     fn give_up(&self, context: &WatcherContext) {
         let mut state = self.lock();
-        state.is_over = true;
-        state.expiry_timer.clear(&context.timers);
-        self.leave_connection(context, &mut state);
-        context.watchers.remove(self.id);
-        self.forget_lamps(context);
+        let feed = self.let_go(context, &mut state);
+        drop(state);
+        self.leave_feed(feed);
     }
 
     /// Stores a refresh before it takes effect. One at a time: a watcher that sends the
@@ -117,7 +115,12 @@ impl Watcher {
         }
     }
 
-    fn prolonged(&self, context: &WatcherContext, state: &mut Inner, inbound: &mut InboundRequest) {
+    fn prolonged(
+        self: &Arc<Self>,
+        context: &WatcherContext,
+        state: &mut Inner,
+        inbound: &mut InboundRequest,
+    ) {
         let mut span = inbound.span.take();
         let message = inbound.message();
         if let Err(refusal) = self.take_refresh(context, state, &message, inbound, &mut span) {
@@ -179,7 +182,7 @@ impl Watcher {
     /// Without a buffer for the answer nothing is done: the watcher retransmits the
     /// same request.
     pub(super) fn take_refresh(
-        &self,
+        self: &Arc<Self>,
         context: &WatcherContext,
         state: &mut Inner,
         message: &Message<'_>,
@@ -381,3 +384,90 @@ const KIND: SoftStateKind = SoftStateKind::Subscription;
 const TOLD_PACE: Duration = Duration::from_micros(250);
 /// Rows that go in one batch.
 const BATCH_LEN: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Authentication, Network, SendError, ServerConfig, core::Core};
+    use busyhour::runtime::Runtime;
+    use busyhour_sip::Transport;
+    use busyhour_store::{DiskBehaviour, SimulatedDisk};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// One connection, which may have ended.
+    #[derive(Default)]
+    struct OneConnection {
+        has_ended: AtomicBool,
+    }
+
+    impl Network for OneConnection {
+        fn send(&self, _: Flow, _: Buffer) -> Result<(), SendError> {
+            match self.has_ended.load(Ordering::SeqCst) {
+                true => Err(SendError::FlowFailed),
+                false => Ok(()),
+            }
+        }
+
+        fn mark_trusted(&self, _: Flow) -> bool {
+            !self.has_ended.load(Ordering::SeqCst)
+        }
+    }
+
+    /// Its end is told when the watcher is not on it yet, and nobody tells it again.
+    #[test]
+    fn a_watcher_whose_connection_ends_before_its_subscribe_is_answered_is_cut() {
+        for ends in [false, true] {
+            let runtime = Runtime::simulated(1);
+            let disk = SimulatedDisk::new(1, DiskBehaviour::default());
+            let network = Arc::new(OneConnection::default());
+            let config = ServerConfig {
+                domains: vec!["example.com".to_owned()],
+                authentication: Authentication::Open,
+                ..ServerConfig::default()
+            };
+            let store = Box::new(disk.open(runtime.clock().clone()));
+            let core = Core::start(runtime.clone(), config, network.clone(), store, None);
+            let core = core.expect("a server");
+            let [local, remote] =
+                ["192.0.2.1:5060", "192.0.2.7:5070"].map(|it| it.parse().unwrap());
+            let flow = Flow {
+                transport: Transport::Tcp,
+                connection: 7,
+                node: 1,
+                ..Flow::udp(local, remote)
+            };
+            let subscribe = format!(
+                "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
+                 Via: SIP/2.0/TCP {remote};branch=z9hG4bK1\r\n\
+                 From: <sip:bob@example.com>;tag=b\r\nTo: <sip:alice@example.com>\r\n\
+                 Call-ID: c\r\nCSeq: 1 SUBSCRIBE\r\nContact: <sip:bob@{remote};transport=tcp>\r\n\
+                 Event: presence\r\nExpires: 600\r\nContent-Length: 0\r\n\r\n"
+            );
+            let subscribe = runtime.buffers().copy_from(subscribe.as_bytes());
+            core.receive(flow, &subscribe.expect("room"));
+            let simulation = runtime.simulation().expect("it is one");
+            simulation.run_for(Duration::from_millis(1));
+            assert_eq!(core.watchers.len(), 1, "it waits for the disk");
+            if ends {
+                network.has_ended.store(true, Ordering::SeqCst);
+                core.watchers.connection_ended(flow);
+            }
+            while let Some(due) = disk.next_due() {
+                runtime
+                    .clock()
+                    .as_virtual()
+                    .expect("virtual")
+                    .advance_to(due);
+                disk.run_due();
+                simulation.run_for(Duration::from_millis(1));
+            }
+            simulation.run_for(Duration::from_secs(1));
+            let connections = core.watchers.connections.of_node(1);
+            let (cut, notified) = (core.watchers.stats().cut, core.watchers.stats().notified);
+            match ends {
+                false => assert_eq!((cut, notified, connections), (0, 1, vec![flow])),
+                true => assert_eq!((cut, notified, connections), (1, 0, Vec::new())),
+            }
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! more when its SUBSCRIBE comes again, and when the path to the node through which it is reached opens again:
 //! what was sent meanwhile is lost. `busyhour-registrar/src/watch/notifier/subscription/notify_loss.rs` says how many.
 
-use super::{Watcher, watchers::Watchers};
+use super::{Inner, Watcher, watcher_context::WatcherContext, watchers::Watchers};
 use crate::server::core::Core;
 use busyhour::{buffer::Buffer, task::Task};
 use busyhour_sip::{Flow, Message, Method};
@@ -32,16 +32,32 @@ impl Core {
 }
 
 impl Watchers {
-    /// This node is reached again.
+    /// This node is reached again. Only those that are reached through it and have answered nothing are looked at.
     pub(in crate::server) fn path_is_open(&self, node: u16) {
-        self.in_shards(|watchers| {
-            let through_it = watchers.iter().filter(|it| it.is_reached_through(node));
-            through_it.for_each(Watcher::push_asked_again);
-        });
+        let through_it = self.unheard.of(node);
+        through_it.iter().for_each(Watcher::push_asked_again);
     }
 }
 
 impl Watcher {
+    /// Enters the node through which datagrams reach it while it has answered none.
+    pub(super) fn follow_path(self: &Arc<Self>, context: &WatcherContext, state: &mut Inner) {
+        let (watchers, flow) = (&context.watchers, state.subscription.dialog().flow());
+        let is_one = watchers.is_elsewhere(flow.node) && !flow.transport.is_reliable();
+        let now = (is_one && !state.subscription.is_heard()).then_some(flow.node);
+        let before = std::mem::replace(&mut state.unheard_at, now);
+        if before != now {
+            before.inspect(|node| watchers.unheard.leave(*node, self));
+            now.inspect(|node| watchers.unheard.enter(*node, self));
+        }
+    }
+
+    pub(super) fn leave_path(&self, context: &WatcherContext, state: &mut Inner) {
+        if let Some(node) = state.unheard_at.take() {
+            context.watchers.unheard.leave(node, self);
+        }
+    }
+
     fn push_asked_again(self: &Arc<Self>) {
         if !self.is_unheard() {
             return;
@@ -58,10 +74,6 @@ impl Watcher {
     fn is_unheard(&self) -> bool {
         let state = self.lock();
         !state.subscription.is_heard() && state.subscription.outstanding_len() > 0
-    }
-
-    fn is_reached_through(&self, node: u16) -> bool {
-        self.lock().subscription.dialog().flow().node == node
     }
 }
 
@@ -111,8 +123,10 @@ mod tests {
         assert_eq!(copies(), 3, "another node");
         core.watchers.path_is_open(2);
         assert_eq!(copies(), 6);
+        assert_eq!(core.watchers.unheard.of(2).len(), 1);
         watcher.push_answer(1, 200);
         core.watchers.path_is_open(2);
         assert_eq!(copies(), 6, "it has answered");
+        assert!(core.watchers.unheard.of(2).is_empty(), "nobody looks at it");
     }
 }

@@ -3,31 +3,20 @@
 //! A watcher enters its connection before its SUBSCRIBE is answered, and the answer says whether a connection of this node still
 //! stands. One of another node is asked for then, or cannot take the first NOTIFY, and that node tells so.
 
-use super::{Inner, Watcher, watcher_context::WatcherContext};
-use crate::lock::lock;
+use super::{Inner, Watcher, watcher_context::WatcherContext, watcher_index::WatcherIndex};
 use busyhour::task::{Executor, Task};
 use busyhour_sip::Flow;
-use foldhash::quality::FixedState;
-use std::{
-    collections::{BTreeSet, HashMap},
-    hash::BuildHasher,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::sync::Arc;
 
-/// The ids of watchers, by connection.
+/// Watchers by their connections.
 pub(in crate::server) struct WatcherConnections {
-    hasher: FixedState,
-    shards: Box<[Mutex<IdsByFlow>]>,
+    watchers: WatcherIndex<Flow>,
 }
-
-type IdsByFlow = HashMap<Flow, BTreeSet<u64>>;
 
 impl WatcherConnections {
     pub(super) fn new(seed: u64) -> Self {
-        Self {
-            hasher: FixedState::with_seed(seed),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-        }
+        let watchers = WatcherIndex::new(seed);
+        Self { watchers }
     }
 
     /// The connection of a flow, whose end has to be known: a server alone sees it when it sends.
@@ -36,36 +25,14 @@ impl WatcherConnections {
         is_one.then_some(flow)
     }
 
-    pub(super) fn enter(&self, flow: Flow, id: u64) {
-        self.shard(flow).entry(flow).or_default().insert(id);
-    }
-
-    pub(super) fn leave(&self, flow: Flow, id: u64) {
-        let mut shard = self.shard(flow);
-        if let Some(ids) = shard.get_mut(&flow) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                shard.remove(&flow);
-            }
-        }
-    }
-
     /// The connection is gone: those that were told over it.
-    pub(super) fn end(&self, flow: Flow) -> BTreeSet<u64> {
-        self.shard(flow).remove(&flow).unwrap_or_default()
+    pub(super) fn end(&self, flow: Flow) -> Vec<Arc<Watcher>> {
+        self.watchers.take(flow)
     }
 
     /// The connections of a node over which watchers are told.
     pub(in crate::server) fn of_node(&self, node: u16) -> Vec<Flow> {
-        let mut all = Vec::new();
-        for shard in &self.shards {
-            all.extend(lock(shard).keys().filter(|flow| flow.node == node));
-        }
-        all
-    }
-
-    fn shard(&self, flow: Flow) -> MutexGuard<'_, IdsByFlow> {
-        lock(&self.shards[self.hasher.hash_one(flow) as usize % SHARDS])
+        self.watchers.keys(|flow| flow.node == node)
     }
 }
 
@@ -82,7 +49,12 @@ impl Watcher {
     }
 
     /// This connection has ended. Whoever subscribes over it again after all enters it again.
-    pub(super) fn cut_off(&self, context: &WatcherContext, state: &mut Inner, flow: Flow) {
+    pub(super) fn cut_off(
+        self: &Arc<Self>,
+        context: &WatcherContext,
+        state: &mut Inner,
+        flow: Flow,
+    ) {
         // A server alone sees it when it sends.
         if WatcherConnections::of(flow).is_some() {
             let is_cut = state.subscription.connection_ended(flow);
@@ -92,21 +64,21 @@ impl Watcher {
     }
 
     /// Enters the connection that it is on now, before anything is sent over it.
-    pub(super) fn follow_connection(&self, context: &WatcherContext, state: &mut Inner) {
+    pub(super) fn follow_connection(self: &Arc<Self>, context: &WatcherContext, state: &mut Inner) {
         let subscription = &state.subscription;
         let now = WatcherConnections::of(subscription.dialog().flow());
         let now = now.filter(|_| !subscription.is_cut());
         let before = std::mem::replace(&mut state.connection, now);
         if before != now {
-            let connections = &context.watchers.connections;
-            before.inspect(|flow| connections.leave(*flow, self.id));
-            now.inspect(|flow| connections.enter(*flow, self.id));
+            let connections = &context.watchers.connections.watchers;
+            before.inspect(|flow| connections.leave(*flow, self));
+            now.inspect(|flow| connections.enter(*flow, self));
         }
     }
 
     pub(super) fn leave_connection(&self, context: &WatcherContext, state: &mut Inner) {
         if let Some(flow) = state.connection.take() {
-            context.watchers.connections.leave(flow, self.id);
+            context.watchers.connections.watchers.leave(flow, self);
         }
     }
 
@@ -114,8 +86,6 @@ impl Watcher {
         self.lock().connection
     }
 }
-
-const SHARDS: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -173,6 +143,8 @@ mod tests {
 
     #[test]
     fn watchers_are_found_by_the_connection_that_they_are_on_now() {
+        let runtime = Runtime::simulated(1);
+        let core = Core::simulated(&runtime, 10);
         let address = std::net::SocketAddr::from(([192, 0, 2, 1], 5060));
         let flow = |connection, node| Flow {
             transport: Transport::Tls,
@@ -185,22 +157,37 @@ mod tests {
         let (one, other) = (flow(7, 2), flow(8, 2));
         assert_eq!(WatcherConnections::of(one), Some(one));
         let connections = WatcherConnections::new(1);
-        for id in [1, 2, 3] {
-            connections.enter(one, id);
+        // Two of them have one id.
+        let watchers = [1, 1, 3].map(|id| {
+            let message = Message::parse(SUBSCRIBE.as_bytes()).expect("sound");
+            let request = Subscribe::read(&message, &WatchPolicy::default(), one).expect("granted");
+            let alice = Name::new("sip:alice@example.com");
+            let advertised = Advertised::default();
+            let subscription =
+                Subscription::open(&request, alice, "1-2", advertised, Instant::ZERO);
+            let watcher = Watcher::new(id, "1-2", Holder::NOBODY, &core.watching, subscription);
+            Arc::new(watcher)
+        });
+        let index = &connections.watchers;
+        for watcher in &watchers {
+            index.enter(one, watcher);
         }
-        connections.leave(one, 2);
-        connections.enter(other, 2);
+        let [first, second, third] = &watchers;
+        index.leave(one, first);
+        index.enter(other, first);
         assert_eq!(connections.of_node(2).len(), 2);
         assert!(connections.of_node(3).is_empty());
-        assert!(connections.end(one).into_iter().eq([1, 3]));
-        assert!(connections.end(one).is_empty());
-        connections.leave(one, 3);
-        connections.leave(other, 2);
+        let ended = connections.end(one);
         assert!(
-            connections
-                .shards
+            ended
                 .iter()
-                .all(|shard| lock(shard).is_empty())
+                .zip([second, third])
+                .all(|(it, expected)| Arc::ptr_eq(it, expected))
         );
+        assert_eq!(ended.len(), 2);
+        assert!(connections.end(one).is_empty());
+        index.leave(one, third);
+        index.leave(other, first);
+        assert!(connections.of_node(2).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Watcher, resource_index::ResourceIndex, watcher_connections::WatcherConnections,
-    watcher_infos::WatcherInfos,
+    watcher_index::WatcherIndex, watcher_infos::WatcherInfos,
 };
 use crate::lock::lock;
 use crate::server::{
@@ -42,6 +42,11 @@ pub(in crate::server) struct Watchers {
     pub(super) infos: Arc<WatcherInfos>,
     pub(super) index: ResourceIndex,
     pub(in crate::server) connections: WatcherConnections,
+    /// Those that other nodes reach in datagrams and that have answered nothing, by the node.
+    pub(super) unheard: WatcherIndex<u16>,
+    /// Of this node of a cluster.
+    own: Option<u16>,
+    last_number: AtomicU64,
     shards: Box<[Mutex<WatcherTable>]>,
     last_id: AtomicU64,
     list_changes: AtomicU64,
@@ -61,7 +66,7 @@ impl Watchers {
         runtime: &Runtime,
         shares: Shares,
         notifies: Shares,
-        (dialog_bytes_max, last_id): (usize, Option<u64>),
+        (dialog_bytes_max, node): (usize, Option<(u16, u64)>),
         secrets: Arc<Secrets>,
         (domains, responder): (Domains, Arc<Responder>),
     ) -> Self {
@@ -73,10 +78,13 @@ impl Watchers {
             kind,
             index: ResourceIndex::new(secrets.seed("watched resources")),
             connections: WatcherConnections::new(secrets.seed("connections of watchers")),
+            unheard: WatcherIndex::new(secrets.seed("unheard watchers")),
+            own: node.map(|(own, _)| own),
+            last_number: AtomicU64::new(0),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            last_id: AtomicU64::new(last_id.unwrap_or(0)),
+            last_id: AtomicU64::new(node.map_or(0, |(_, first_id)| first_id)),
             list_changes: AtomicU64::new(0),
-            partitions: match last_id {
+            partitions: match node {
                 Some(_) => (0..PARTITION_COUNT).map(|_| Mutex::default()).collect(),
                 None => Box::default(),
             },
@@ -136,26 +144,39 @@ impl Watchers {
         self.responder.refuse(request, flow, transaction, refusal);
     }
 
+    /// A number that no watcher had before.
+    pub(super) fn next_number(&self) -> u64 {
+        self.last_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether this is another node of the cluster.
+    pub(super) fn is_elsewhere(&self, node: u16) -> bool {
+        node != 0 && self.own != Some(node)
+    }
+
     pub(in crate::server) fn insert(&self, watcher: &Arc<Watcher>) -> Result<(), Excess> {
         self.shares.take(watcher.holder(), 1)?;
         self.put(watcher);
-        self.index.insert(watcher);
         Ok(())
     }
 
-    /// Whether there was none with its id.
-    fn put(&self, watcher: &Arc<Watcher>) -> bool {
+    /// Returns the one that had its id.
+    fn put(&self, watcher: &Arc<Watcher>) -> Option<Arc<Watcher>> {
         let (id, partition) = (watcher.id(), self.partition_of(watcher));
         let row = WatcherRow {
             watcher: watcher.clone(),
             partition,
         };
         let mut shard = self.shard(id);
-        let is_new = shard.insert(id, row).is_none();
+        let before = shard.insert(id, row).map(|row| row.watcher);
+        if let Some(before) = &before {
+            self.index.remove(before);
+        }
+        self.index.insert(watcher);
         if let Some(partition) = partition {
             lock(&self.partitions[partition.index()]).insert(id, watcher.clone());
         }
-        is_new
+        before
     }
 
     fn partition_of(&self, watcher: &Watcher) -> Option<Partition> {
@@ -167,11 +188,12 @@ impl Watchers {
         if self.partitions.is_empty() {
             self.last_id.fetch_max(watcher.id(), Ordering::Relaxed);
         }
-        // In a cluster it may have the id of another node.
-        if self.put(watcher) {
-            self.shares.take_anyway(watcher.holder(), 1);
+        // A partition may come back before those are gone that were here when it went.
+        if let Some(before) = self.put(watcher) {
+            self.shares.give_back(before.holder(), 1);
+            before.push_superseded();
         }
-        self.index.insert(watcher);
+        self.shares.take_anyway(watcher.holder(), 1);
     }
 
     /// The watcher with this tag of ours.
@@ -181,17 +203,29 @@ impl Watchers {
         (watcher.tag() == tag).then_some(watcher)
     }
 
-    pub(in crate::server) fn remove(&self, id: u64) {
+    /// Another one with its id stays.
+    pub(in crate::server) fn remove(&self, watcher: &Watcher) {
+        let id = watcher.id();
         let mut shard = self.shard(id);
+        if !shard.get(&id).is_some_and(|row| row.is_of(watcher)) {
+            return;
+        }
         let Some(removed) = shard.remove(&id) else {
             return;
         };
         if let Some(partition) = removed.partition {
             lock(&self.partitions[partition.index()]).remove(&id);
         }
-        drop(shard);
         self.index.remove(&removed.watcher);
+        drop(shard);
         self.shares.give_back(removed.watcher.holder(), 1);
+    }
+
+    /// Whether this one is in the table, and not another one with its id.
+    pub(super) fn has(&self, watcher: &Watcher) -> bool {
+        let shard = self.shard(watcher.id());
+        let row = shard.get(&watcher.id());
+        row.is_some_and(|row| row.is_of(watcher))
     }
 
     /// Those who watch a resource in a package, in the order of their ids.
@@ -245,12 +279,12 @@ impl Watchers {
             None => Vec::new(),
         };
         for watcher in watchers {
-            watcher.push_end(End::Deactivated);
+            watcher.push_moved();
         }
     }
 
-    /// Other nodes are reached again: what was sent through them meanwhile may be lost, and is told anew to those who have
-    /// not answered it.
+    /// NATS is back, so other nodes are reached again: what was sent through them meanwhile may be lost, and is told anew to
+    /// those who have not answered it. All watchers are looked at, once for each time that this node loses NATS.
     pub(in crate::server) fn way_is_open(&self, own: u16) {
         self.in_shards(|watchers| {
             let elsewhere = watchers.iter().filter(|it| it.is_reached_elsewhere(own));
@@ -260,11 +294,8 @@ impl Watchers {
 
     /// A connection of some node has ended: those who were told over it are told over their next one.
     pub(in crate::server) fn connection_ended(&self, flow: Flow) {
-        for id in self.connections.end(flow) {
-            let watcher = self.shard(id).get(&id).map(|row| row.watcher.clone());
-            if let Some(watcher) = watcher {
-                watcher.push_connection_ended(flow);
-            }
+        for watcher in self.connections.end(flow) {
+            watcher.push_connection_ended(flow);
         }
     }
 
@@ -341,6 +372,12 @@ struct WatcherRow {
     partition: Option<Partition>,
 }
 
+impl WatcherRow {
+    fn is_of(&self, watcher: &Watcher) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.watcher), watcher)
+    }
+}
+
 const SHARDS: usize = 64;
 /// Half of what one watcher may have waiting by default.
 const OPTIONS: KindOptions = KindOptions {
@@ -349,3 +386,80 @@ const OPTIONS: KindOptions = KindOptions {
     high: 16,
     unlabelled: "events or its timer",
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{core::Core, load::shares::Holder};
+    use busyhour::clock::Instant;
+    use busyhour_registrar::{
+        Advertised,
+        watch::{Subscription, WatchPolicy},
+    };
+    use busyhour_sip::Transport;
+    use std::time::Duration;
+
+    const SUBSCRIBE: &str = "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
+        Via: SIP/2.0/TCP 192.0.2.7:5070;branch=z9hG4bK1\r\n\
+        From: <sip:bob@example.com>;tag=b\r\nTo: <sip:alice@example.com>\r\n\
+        Call-ID: c\r\nCSeq: 1 SUBSCRIBE\r\nContact: <sip:bob@192.0.2.7;transport=tcp>\r\n\
+        Event: reg\r\nContent-Length: 0\r\n\r\n";
+
+    /// The partition of a watcher goes and comes back within the 32 s in which the one that was there is ended.
+    #[test]
+    fn a_watcher_that_comes_back_stays_when_the_one_with_its_id_is_gone() {
+        let runtime = Runtime::simulated(1);
+        let core = Core::simulated(&runtime, 10);
+        let [local, remote] = ["192.0.2.1:5060", "192.0.2.7:5070"].map(|it| it.parse().unwrap());
+        let flow = Flow {
+            transport: Transport::Tcp,
+            connection: 7,
+            node: 2,
+            ..Flow::udp(local, remote)
+        };
+        let watcher = || {
+            let message = Message::parse(SUBSCRIBE.as_bytes()).expect("sound");
+            let request = Subscribe::read(&message, &WatchPolicy::default(), flow);
+            let (alice, advertised) = (Name::new("sip:alice@example.com"), Advertised::default());
+            let request = request.expect("granted");
+            let subscription =
+                Subscription::open(&request, alice, "1-2", advertised, Instant::ZERO);
+            Arc::new(Watcher::new(
+                1,
+                "1-2",
+                Holder::NOBODY,
+                &core.watching,
+                subscription,
+            ))
+        };
+        let simulation = runtime.simulation().expect("it is one");
+        let (first, second) = (watcher(), watcher());
+        core.watchers.insert(&first).expect("room");
+        first.start(&core.watching);
+        first.push_moved();
+        simulation.run_for(Duration::from_secs(20));
+        core.watchers.put_back(&second);
+        second.start(&core.watching);
+        // One with an answer ends at once.
+        second.push_answer(1, 200);
+        simulation.run_for(Duration::from_secs(20));
+        second.push_answer(1, 200);
+        simulation.run_for(Duration::from_secs(20));
+        let found = core.watchers.find("1-2").expect("it is there");
+        assert!(Arc::ptr_eq(&found, &second));
+        assert_eq!((core.watchers.len(), core.watchers.all().len()), (1, 1));
+        let alice = Name::new("sip:alice@example.com");
+        assert_eq!(core.watchers.of(Package::Registration, &alice).len(), 1);
+        core.watchers.connection_ended(flow);
+        simulation.run_for(Duration::from_secs(1));
+        assert_eq!(
+            core.watchers.stats().cut,
+            1,
+            "it is found by its connection"
+        );
+        second.push_end(End::Unsubscribed);
+        simulation.run_for(Duration::from_secs(40));
+        assert_eq!(core.watchers.all().len(), 0);
+        assert_eq!((core.watchers.len(), core.watchers.notifies.used()), (0, 0));
+    }
+}

@@ -41,9 +41,14 @@ impl Subscription {
         self.retry_at = Some(now + (now - since).clamp(ROOM_SOON, ROOM_LATER));
     }
 
-    /// What is on its way may be lost, and the way is open again: a NOTIFY that nobody has answered is told anew at
-    /// once, and so is one that was [put off](Self::put_off).
-    pub fn way_is_open(&mut self) {
+    /// What is on its way may be lost, and the way is open again at `now`: a NOTIFY that nobody has answered is told anew at
+    /// once, and so is one that was [put off](Self::put_off). A watcher that has answered none, and may be a victim, is sent
+    /// copies as if its SUBSCRIBE had come again, and for no longer than before.
+    pub fn way_is_open(&mut self, now: Instant) {
+        let may_be_a_victim = !self.is_heard() && !self.dialog.flow().transport.is_reliable();
+        if may_be_a_victim && self.outstanding.is_some() {
+            return self.asked_again(now);
+        }
         self.silence = None;
         if self.outstanding.take().is_some() {
             self.tell_anew();

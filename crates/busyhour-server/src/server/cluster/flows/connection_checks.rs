@@ -6,7 +6,9 @@
 //! with the connection tells each end to all, and finds this one entered. So no end is missed. It asks as well when it may have
 //! missed what was told (`ConnectionEnds` of `busyhour-cluster`), and when a node has a new life.
 //!
-//! A node that gives no answer is asked again a second later, for all of its connections, until it answers or is gone.
+//! A node that gives no answer is asked again a second later, for all of its connections, until it answers or is gone. One that has
+//! never answered in its life may be of an earlier build, which does not understand the question: it is asked after pauses
+//! that grow to 32 s.
 //!
 //! **When a node dies.** A view of the nodes is some time old when it is taken over here, and the node that is dead by it may have
 //! begun its next life since, and have handed us requests over connections of that life. So a view by which the node is dead ends
@@ -49,6 +51,10 @@ impl Core {
                 cluster.link.doubt(node, self.clock.now(), flows);
                 continue;
             }
+            if !cluster.link.may_be_asked(node, self.clock.now()) {
+                cluster.link.check_again(node);
+                continue;
+            }
             let mut some = flows.chunks(CHECKED_AT_ONCE);
             // What one message cannot be asked now, the others cannot either.
             if !some.all(|some| self.ask_whether_they_stand(node, some.to_vec())) {
@@ -75,6 +81,7 @@ impl Core {
         let message = message.with_sip(text.as_bytes());
         let answered = Box::new(move |answer: Option<Vec<u8>>| {
             let Some(core) = core.upgrade() else { return };
+            core.note_answer(node, count, answer.is_some());
             match answer.and_then(|answer| places_of(&answer)) {
                 Some(ended) => core.are_checked(&flows, &ended),
                 None => core.check_again(node),
@@ -85,6 +92,15 @@ impl Core {
             link.counters.connections_checked.add(count);
         }
         is_asked
+    }
+
+    fn note_answer(&self, node: u16, count: u64, is_one: bool) {
+        let Some(cluster) = &self.cluster else { return };
+        if !is_one {
+            let counters = &cluster.link.counters;
+            counters.connections_unanswered.add(count);
+        }
+        (cluster.link).note_answer(node, self.clock.now(), is_one);
     }
 
     fn check_again(&self, node: u16) {

@@ -1,5 +1,6 @@
 //! What was not learned of other nodes' connections, and is asked for again.
 
+use crate::{lock::lock, server::cluster::node_link::NodeLink};
 use busyhour::clock::Instant;
 use busyhour_sip::Flow;
 use std::{
@@ -15,6 +16,16 @@ pub(in crate::server::cluster) struct UncheckedNodes {
     not_before: Instant,
     /// Connections of nodes that do not live, as far as is known. A group waits for the next view only, so there are few.
     doubted: BTreeMap<u16, Vec<DoubtedConnections>>,
+    /// Nodes whose program answers such questions.
+    answering: BTreeSet<u16>,
+    /// Others that were asked.
+    silent: BTreeMap<u16, SilentNode>,
+}
+
+/// A node that has answered no question in its life: that of an earlier build does not understand them.
+struct SilentNode {
+    pause: Duration,
+    not_before: Instant,
 }
 
 /// Connections that were all known at this time.
@@ -36,6 +47,40 @@ impl UncheckedNodes {
     /// A node has not said which of its connections stand.
     pub(in crate::server::cluster) fn ask(&mut self, node: u16) {
         self.nodes.insert(node);
+    }
+
+    /// A question has no answer. Who has answered one before is asked again soon; others after pauses that grow.
+    pub(in crate::server::cluster) fn is_unanswered(&mut self, node: u16, now: Instant) {
+        self.ask(node);
+        if self.answering.contains(&node) {
+            return;
+        }
+        let silent = self.silent.entry(node).or_insert(SilentNode {
+            pause: PAUSE / 2,
+            not_before: now,
+        });
+        // Questions that were asked at once have no answer at once.
+        if silent.not_before <= now {
+            silent.pause = PAUSE_MAX.min(silent.pause * 2);
+            silent.not_before = now + silent.pause;
+        }
+    }
+
+    /// The program of this node answers.
+    pub(in crate::server::cluster) fn is_answered(&mut self, node: u16) {
+        self.silent.remove(&node);
+        self.answering.insert(node);
+    }
+
+    /// The node is gone or has another life, perhaps of another program.
+    pub(in crate::server::cluster) fn begins_anew(&mut self, node: u16) {
+        self.silent.remove(&node);
+        self.answering.remove(&node);
+    }
+
+    pub(in crate::server::cluster) fn may_be_asked(&self, node: u16, now: Instant) -> bool {
+        let silent = self.silent.get(&node);
+        silent.is_none_or(|silent| silent.not_before <= now)
     }
 
     /// Nobody has said whether this connection stands.
@@ -64,9 +109,12 @@ impl UncheckedNodes {
             return Default::default();
         }
         self.not_before = now + PAUSE;
-        let nodes = std::mem::take(&mut self.nodes);
+        let (nodes, later) = std::mem::take(&mut self.nodes)
+            .into_iter()
+            .partition::<BTreeSet<_>, _>(|node| self.may_be_asked(*node, now));
+        self.nodes = later;
         let mut flows = std::mem::take(&mut self.flows);
-        flows.retain(|flow| !nodes.contains(&flow.node));
+        flows.retain(|flow| !nodes.contains(&flow.node) && !self.nodes.contains(&flow.node));
         (nodes, flows)
     }
 
@@ -96,9 +144,46 @@ impl UncheckedNodes {
     }
 }
 
+impl NodeLink {
+    /// A node has not said which of its connections stand.
+    pub(in crate::server::cluster) fn check_again(&self, node: u16) {
+        lock(&self.unchecked).ask(node);
+    }
+
+    /// Whether a node has answered which of its connections stand.
+    pub(in crate::server::cluster) fn note_answer(&self, node: u16, now: Instant, is_one: bool) {
+        let mut unchecked = lock(&self.unchecked);
+        match is_one {
+            true => unchecked.is_answered(node),
+            false => unchecked.is_unanswered(node, now),
+        }
+    }
+
+    /// Whether it is time to ask a node that has answered nothing yet.
+    pub(in crate::server::cluster) fn may_be_asked(&self, node: u16, now: Instant) -> bool {
+        lock(&self.unchecked).may_be_asked(node, now)
+    }
+
+    /// The node of these connections does not live, as far as is known. A view that is read from now on says so, and they have
+    /// ended; or that it has begun a life, and it is asked.
+    pub(in crate::server::cluster) fn doubt(&self, node: u16, now: Instant, flows: Vec<Flow>) {
+        lock(&self.unchecked).doubt(node, now, flows);
+    }
+
+    /// Those nodes, and connections of others, at most once a second; they are asked again.
+    pub(in crate::server::cluster) fn take_unchecked(
+        &self,
+        now: Instant,
+    ) -> (BTreeSet<u16>, HashSet<Flow>) {
+        lock(&self.unchecked).take(now)
+    }
+}
+
 /// Connections that are asked for alone; with more, all of their nodes' are.
 const FLOWS_MAX: usize = 4_096;
 const PAUSE: Duration = Duration::from_secs(1);
+/// Between two questions to a node that has answered none.
+const PAUSE_MAX: Duration = Duration::from_secs(32);
 
 #[cfg(test)]
 mod tests {
@@ -140,6 +225,37 @@ mod tests {
         }
         let (nodes, flows) = unchecked.take(at(2000));
         assert!(nodes.into_iter().eq([3]) && flows.is_empty());
+    }
+
+    /// A node of an earlier build takes a question for a message of no node, and logs that.
+    #[test]
+    fn a_node_that_has_answered_nothing_is_asked_after_pauses_that_grow() {
+        let mut unchecked = UncheckedNodes::default();
+        let asked_s = |unchecked: &mut UncheckedNodes, from_s: u64, to_s: u64| {
+            let mut asked = Vec::new();
+            for second in from_s..to_s {
+                let (nodes, _) = unchecked.take(at(second * 1000));
+                if nodes.contains(&3) {
+                    asked.push(second);
+                    // Two messages of one question.
+                    unchecked.is_unanswered(3, at(second * 1000));
+                    unchecked.is_unanswered(3, at(second * 1000 + 1));
+                }
+            }
+            asked
+        };
+        unchecked.ask(3);
+        let first = [0, 1, 3, 7, 15, 31, 63, 95];
+        assert_eq!(asked_s(&mut unchecked, 0, 100), first);
+        assert!(!unchecked.may_be_asked(3, at(100_000)));
+        unchecked.ask_for(flow(1, 3));
+        assert_eq!(unchecked.take(at(100_000)), Default::default());
+        // Its next life may be of another program, which answers.
+        unchecked.begins_anew(3);
+        assert!(unchecked.may_be_asked(3, at(100_000)));
+        unchecked.is_answered(3);
+        let each: Vec<u64> = (101..140).collect();
+        assert_eq!(asked_s(&mut unchecked, 101, 140), each);
     }
 
     /// The race: a node may begin its next life after the view was read by which it is dead.
