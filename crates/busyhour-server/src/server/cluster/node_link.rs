@@ -176,8 +176,8 @@ impl NodeLink {
     /// with their nodes, and which nodes' are to be checked. Only the node's thread calls it.
     pub(super) fn set_live(&self, read_at: Instant, lives: BTreeMap<u16, u64>) -> SettledDoubts {
         let live: BTreeSet<u16> = lives.keys().copied().collect();
-        let gone = self.set_live_nodes(&live);
         let before = std::mem::replace(&mut *lock(&self.epochs), lives.clone());
+        let gone = self.set_live_nodes(&live, &before);
         // A life may have ended and the next one begun so soon that nobody saw the node dead.
         let is_other =
             |(node, epoch): &(&u16, &u64)| lives.get(node).is_some_and(|it| it != *epoch);
@@ -192,15 +192,16 @@ impl NodeLink {
     }
 
     /// Returns those that do not live any more.
-    fn set_live_nodes(&self, live: &BTreeSet<u16>) -> Vec<u16> {
+    fn set_live_nodes(&self, live: &BTreeSet<u16>, before: &BTreeMap<u16, u64>) -> Vec<u16> {
         let words = (0..=u16::MAX).step_by(64);
         let words = words.filter(|first| self.live_word(*first).load(Ordering::Relaxed) != 0);
         let known = words.flat_map(|first| first..=first | 63);
         let gone = known.filter(|node| self.is_live(*node) && !live.contains(node));
         let gone: Vec<u16> = gone.collect();
         for node in &gone {
-            if let Some(paths) = &self.paths {
-                paths.node_gone(*node);
+            if let (Some(paths), Some(epoch)) = (&self.paths, before.get(node)) {
+                let (node, epoch) = (NodeNumber(*node), *epoch);
+                paths.life_over(Member { node, epoch });
             }
             self.live_word(*node)
                 .fetch_and(!live_bit(*node), Ordering::Relaxed);

@@ -251,10 +251,13 @@ impl NodePaths {
         self.announcement()
     }
 
-    /// A node does not live any more.
-    pub(in crate::server::cluster) fn node_gone(&self, node: u16) {
+    /// This life of a node is over. The next one may have announced itself already.
+    pub(in crate::server::cluster) fn life_over(&self, over: Member) {
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
-        peers.remove(&node);
+        let is_its = |path: &Arc<PeerPath>| path.member.epoch <= over.epoch;
+        if peers.get(&over.node.0).is_some_and(is_its) {
+            peers.remove(&over.node.0);
+        }
     }
 
     /// To how many nodes the path is open.
@@ -526,7 +529,17 @@ mod tests {
         let late = End::new(&runtime, 2, 1);
         let old = late.paths.beat().expect("an announcement");
         assert!(one.paths.announced(&old).is_none(), "an earlier life");
-        one.paths.node_gone(2);
+        let over = |epoch| {
+            let node = NodeNumber(2);
+            one.paths.life_over(Member { node, epoch });
+            one.paths.peer(2).map(|peer| peer.member.epoch)
+        };
+        assert_eq!(
+            over(1),
+            Some(2),
+            "the end of the earlier one is learned late"
+        );
+        assert_eq!(over(2), None);
         assert!(!one.paths.send(2, b"hello"));
         let foreign = End::new(&runtime, 1, 9);
         assert!(
