@@ -5,6 +5,7 @@ use crate::{
     support::phone::{Phone, header, ok},
     wait_until,
 };
+use busyhour_cluster::Partition;
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -124,6 +125,40 @@ fn a_call_that_ends_while_nats_is_away_leaves_no_lamp_lit() {
     beta.0
         .wait_for("/cluster/notices_waiting", |waiting| waiting == 0);
     assert!(!lasts(&gamma));
+}
+
+/// More devices of one partition than a node looks at in one turn.
+#[test]
+fn a_node_is_not_told_of_what_nobody_watches_there_any_more() {
+    let mut site = Site::with("");
+    let [alpha, beta, gamma] = site.three_nodes();
+    let partition = |device: &str| Partition::of(&format!("sip:{device}@example.com"));
+    let of_all = partition("d0");
+    let mut devices = (0..).map(|number| format!("d{number}"));
+    let mut hint = || {
+        let devices = devices.by_ref().filter(|name| partition(name) == of_all);
+        devices.take(64).collect::<Vec<_>>()
+    };
+    let paths: Vec<_> = (800..806)
+        .map(|number| format!("/api/v1/hints/{number}"))
+        .collect();
+    for path in &paths {
+        let body = serde_json::json!({ "devices": hint() }).to_string();
+        let answer = alpha.ask("PUT", path, &body);
+        assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    }
+    // The two that do not own the partition.
+    let watched = || [&alpha, &beta, &gamma].map(|node| node.0.stat("/cluster/states_watched"));
+    let are_watched = |count: u64| {
+        let is_so = || watched().iter().sum::<u64>() == 2 * count;
+        wait_until(is_so, || format!("{:?}", watched()));
+    };
+    are_watched(6 * 64);
+    for path in &paths[1..] {
+        let answer = gamma.ask("DELETE", path, "");
+        assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+    }
+    are_watched(64);
 }
 
 /// What is set over HTTP at one node is so at all.

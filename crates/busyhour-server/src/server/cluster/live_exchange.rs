@@ -1,6 +1,6 @@
 //! What follows here from what other nodes say of devices, and from partitions that come and go.
 
-use super::live_states::{LiveEvent, LiveFeeds, LiveStates};
+use super::live_states::{LiveEvent, LiveFeeds, LiveStates, SweepRest};
 use crate::server::{core::Core, device::dialogs::foreign_dialog_id};
 use busyhour::{
     bus::{Delivery, Name},
@@ -67,6 +67,7 @@ impl Core {
                 return self.watchers.path_is_open(node);
             }
             LiveEvent::Flush => return live.flush(),
+            LiveEvent::Sweep(rest) => return live.sweep(self.sweep_wants(live, rest)),
             LiveEvent::Beat(read_at, view) => {
                 let is_connected = live.is_connected();
                 let has_changed = is_connected != feeds.is_connected;
@@ -74,7 +75,10 @@ impl Core {
                 if has_changed && is_connected {
                     self.watchers.way_is_open(cluster.link.own());
                 }
-                self.sweep_wants(live, &mut feeds);
+                live.sweep(SweepRest {
+                    partitions: feeds.sweep.due(now).collect(),
+                    names: Vec::new(),
+                });
                 let must_recall = live.must_recall.swap(false, Ordering::SeqCst);
                 live.apply(|shared| {
                     let mut actions = Vec::new();
@@ -213,22 +217,33 @@ impl Core {
         drop(moving);
     }
 
-    /// Other nodes need not tell of devices that nobody watches here any more.
-    fn sweep_wants(&self, live: &LiveStates, feeds: &mut LiveFeeds) {
+    /// Other nodes need not tell of devices that nobody watches here any more. Looks at some of them, under the lock of
+    /// the feeds, and returns the others.
+    fn sweep_wants(&self, live: &LiveStates, mut rest: SweepRest) -> SweepRest {
         let states = &self.devices.topics.states;
-        for partition in feeds.sweep.due(self.clock.now()) {
-            let mut idle = live.watched(partition);
-            idle.retain(|name| !states.would_deliver(name));
-            for name in idle {
-                live.apply(|shared| shared.unwant(&name));
-                if !live.speaks_for(&name) {
-                    let _ = states.remove(&name);
-                }
-                // Somebody who has begun to listen meanwhile wants it after that, or is seen here.
-                if states.would_deliver(&name) {
-                    live.want(&name);
-                }
+        if rest.names.is_empty() {
+            let next = rest.partitions.pop();
+            rest.names = next
+                .map(|partition| live.watched(partition))
+                .unwrap_or_default();
+        }
+        let kept = rest.names.len().saturating_sub(SWEPT_AT_ONCE);
+        for name in rest.names.drain(kept..) {
+            if states.would_deliver(&name) {
+                continue;
+            }
+            live.apply(|shared| shared.unwant(&name));
+            if !live.speaks_for(&name) {
+                let _ = states.remove(&name);
+            }
+            // Somebody who has begun to listen meanwhile wants it after that, or is seen here.
+            if states.would_deliver(&name) {
+                live.want(&name);
             }
         }
+        rest
     }
 }
+
+/// Devices for which one turn looks whether somebody watches them: a tenth of a millisecond.
+const SWEPT_AT_ONCE: usize = 128;

@@ -81,6 +81,8 @@ pub(super) enum LiveEvent {
     PathIsOpen(u16),
     /// Changes wait to be sent.
     Flush,
+    /// These have to be looked through for what nobody watches any more.
+    Sweep(SweepRest),
     /// Time has passed; at this time or later the nodes were these.
     Beat(Instant, View),
 }
@@ -98,6 +100,13 @@ pub(super) struct LiveFeeds {
 pub(super) struct WantSweep {
     swept_until: Option<Instant>,
     next: u8,
+}
+
+/// What a node has still to look through in this round. What comes meanwhile waits for a few of these at most.
+pub(super) struct SweepRest {
+    pub(super) partitions: Vec<Partition>,
+    /// Of the partition that was taken last.
+    pub(super) names: Vec<Name>,
 }
 
 #[derive(Default)]
@@ -378,6 +387,13 @@ impl LiveStates {
     /// A node is reached again. Without room who is reached through it may be told later.
     pub(super) fn path_is_open(&self, node: u16) {
         self.push(LiveEvent::PathIsOpen(node));
+    }
+
+    /// Does it in turns between which other events are taken. Without room the rest is looked through in the next round.
+    pub(super) fn sweep(&self, rest: SweepRest) {
+        if !rest.partitions.is_empty() || !rest.names.is_empty() {
+            self.push(LiveEvent::Sweep(rest));
+        }
     }
 
     /// `false` if it is not taken.
