@@ -150,30 +150,25 @@ impl<T> Chunk<T> {
         self.generation
     }
 
-    /// Whether the next slot to claim is the first of those that were not
-    /// claimed since the chunk was empty. The chunk must not be full.
+    /// The next slot to claim, if it is the first of those that were not claimed
+    /// since the chunk was empty. The chunk must not be full.
     #[inline]
-    pub(super) fn is_fresh(&self) -> bool {
-        self.released == NO_SLOT
-    }
-
-    /// Claims that slot, for a timer that waits in a range. Returns the slot and
-    /// the stamp of its claim.
-    #[inline]
-    pub(super) fn claim_fresh(&mut self, deadline_ns: u64, value: T) -> (usize, NonZero<u32>) {
-        debug_assert!(!self.is_full() && self.is_fresh());
-        let memory = self.memory.as_mut().expect(BEGUN);
+    pub(super) fn fresh(&mut self) -> Option<FreshSlot<'_, T>> {
+        debug_assert!(!self.is_full());
+        if self.released != NO_SLOT {
+            return None;
+        }
+        let memory = self.memory.as_mut()?;
         let offset = usize::from(self.in_use) % CHUNK_SLOTS;
         let slot = &mut memory.slots[offset];
-        let claim = stamps::next(slot.stamp);
-        *slot = TimerSlot {
-            stamp: stamps::ranged(claim),
-            claim,
-            value: MaybeUninit::new(value),
-        };
-        memory.deadlines_ns[offset] = deadline_ns;
-        self.in_use += 1;
-        (offset, NonZero::new(claim).expect(NOT_RETIRED))
+        let claimed = NonZero::new(stamps::next(slot.stamp))?;
+        Some(FreshSlot {
+            slot,
+            deadline_ns: &mut memory.deadlines_ns[offset],
+            in_use: &mut self.in_use,
+            offset,
+            claimed,
+        })
     }
 
     /// Claims a slot for a timer that waits in an entry; the chunk must have
@@ -343,6 +338,34 @@ impl<T> Values<'_, T> {
 impl<T> Drop for Values<'_, T> {
     fn drop(&mut self) {
         self.drop_all();
+    }
+}
+
+/// A slot that was not claimed since its chunk was empty. To fill it cannot
+/// panic, so the value goes there without a copy on the way.
+pub(super) struct FreshSlot<'a, T> {
+    slot: &'a mut TimerSlot<T>,
+    deadline_ns: &'a mut u64,
+    in_use: &'a mut u16,
+    pub(super) offset: usize,
+    /// The stamp of its claim.
+    pub(super) claimed: NonZero<u32>,
+}
+
+impl<T> FreshSlot<'_, T> {
+    /// Claims the slot, for a timer that waits in a range; whether the chunk is
+    /// full now.
+    #[inline]
+    pub(super) fn fill(self, deadline_ns: u64, value: T) -> bool {
+        let claim = self.claimed.get();
+        *self.slot = TimerSlot {
+            stamp: stamps::ranged(claim),
+            claim,
+            value: MaybeUninit::new(value),
+        };
+        *self.deadline_ns = deadline_ns;
+        *self.in_use += 1;
+        usize::from(*self.in_use) == CHUNK_SLOTS
     }
 }
 

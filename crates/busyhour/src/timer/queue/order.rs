@@ -97,12 +97,23 @@ impl DeadlineOrder {
         }
     }
 
-    /// Inserts a late timer that waits in its slot, without the entry; whether a
-    /// range began with it.
+    /// Inserts a late timer that waits in its slot, without the entry, if the slot
+    /// continues the range that grows; otherwise [`DeadlineOrder::begin_range`]
+    /// must follow.
     #[inline]
-    pub(super) fn insert_slot(&mut self, entry: TimerEntry, key: RangeKey) -> bool {
+    pub(super) fn grow_range(&mut self, entry: TimerEntry, key: RangeKey) -> bool {
         self.compare_with_first(entry);
-        self.top.push_slot(key, entry.slot(), &mut self.spare)
+        self.top.grow_range(key)
+    }
+
+    /// Begins a range with the slot of a timer that is in none; whether it did,
+    /// since the slot with that key is not in the range that grows.
+    pub(super) fn begin_range(&mut self, key: RangeKey, slot: u32) -> bool {
+        let begins = !self.top.ends_with(key);
+        if begins {
+            self.top.begin_range(key, slot, &mut self.spare);
+        }
+        begins
     }
 
     #[inline]

@@ -1,5 +1,5 @@
 use super::{
-    chunk::{CHUNK_SLOTS, Chunk, TimerPlace, TimerSlot},
+    chunk::{CHUNK_SLOTS, Chunk, FreshSlot, TimerPlace, TimerSlot},
     entry::{Liveness, TimerEntry},
     ranges::{GENERATIONS, RangeKey, RangedSlots, SlotRange},
 };
@@ -83,8 +83,10 @@ pub(in crate::timer) struct TimerSlots<T> {
     claimed_from: usize,
     /// How many chunks have begun.
     generations: u64,
-    occupied: usize,
-    /// Those whose timers wait in an entry.
+    /// How many slots were claimed, and how many were released.
+    claimed: u64,
+    released: u64,
+    /// The occupied slots whose timers wait in an entry.
     with_entry: usize,
     /// Those whose timers do not wait. The others wait in ranges.
     held: usize,
@@ -100,7 +102,7 @@ impl<T> Liveness for TimerSlots<T> {
 
 impl<T> RangedSlots for TimerSlots<T> {
     fn ranged(&self) -> usize {
-        self.occupied - self.with_entry - self.held
+        self.occupied() - self.with_entry - self.held
     }
 
     fn deadlines_ns(&self, range: SlotRange) -> &[u64] {
@@ -153,22 +155,29 @@ impl<T> TimerSlots<T> {
             bare: Vec::new(),
             claimed_from: NO_CHUNK,
             generations: 0,
-            occupied: 0,
+            claimed: 0,
+            released: 0,
             with_entry: 0,
             held: 0,
         }
     }
 
     /// The number of occupied slots.
-    #[cfg(test)]
+    #[inline]
     pub(super) fn occupied(&self) -> usize {
-        self.occupied
+        (self.claimed - self.released) as usize
+    }
+
+    /// How many slots were ever released.
+    #[inline]
+    pub(super) fn released(&self) -> u64 {
+        self.released
     }
 
     /// The occupied slots whose timers wait.
     #[inline]
     pub(super) fn waiting(&self) -> usize {
-        self.occupied - self.held
+        self.occupied() - self.held
     }
 
     /// Those that wait in an entry.
@@ -177,11 +186,18 @@ impl<T> TimerSlots<T> {
         self.with_entry
     }
 
-    /// Whether the next slot can be claimed by [`TimerSlots::claim_fresh`].
+    /// The next slot to claim, if it was not claimed since its chunk was empty.
     #[inline]
-    pub(super) fn has_fresh(&self) -> bool {
-        let chunk = self.chunks.get(self.claimed_from);
-        chunk.is_some_and(|chunk| chunk.is_fresh())
+    pub(super) fn fresh(&mut self) -> Option<FreshClaim<'_, T>> {
+        let number = self.claimed_from;
+        let chunk = self.chunks.get_mut(number)?;
+        let generation = chunk.generation();
+        Some(FreshClaim {
+            slot: chunk.fresh()?,
+            claimed: &mut self.claimed,
+            first_of_chunk: number * CHUNK_SLOTS,
+            generation,
+        })
     }
 
     /// Makes sure that there is a chunk to claim from; whether it is a new one.
@@ -191,23 +207,6 @@ impl<T> TimerSlots<T> {
             self.begin_chunk();
         }
         begins
-    }
-
-    /// Puts a value that waits for `deadline_ns` into the next of the slots that
-    /// were not claimed since their chunk was empty. Also returns the place in a
-    /// range. [`TimerSlots::has_fresh`] must be true.
-    #[inline]
-    pub(super) fn claim_fresh(&mut self, deadline_ns: u64, value: T) -> (QueueHandle, RangeKey) {
-        let number = self.claimed_from;
-        let chunk = &mut self.chunks[number];
-        let (offset, claimed) = chunk.claim_fresh(deadline_ns, value);
-        let key = RangeKey::new(chunk.generation(), offset);
-        if chunk.is_full() {
-            self.close_chunk();
-        }
-        self.occupied += 1;
-        let slot = (number * CHUNK_SLOTS + offset) as u32;
-        (QueueHandle { slot, claimed }, key)
     }
 
     /// Puts a value that waits for `deadline_ns` into a vacant slot.
@@ -224,7 +223,7 @@ impl<T> TimerSlots<T> {
         if chunk.is_full() {
             self.close_chunk();
         }
-        self.occupied += 1;
+        self.claimed += 1;
         self.with_entry += 1;
         let slot = (number * CHUNK_SLOTS + offset) as u32;
         let entry = TimerEntry::new(deadline_ns, slot, claimed.get());
@@ -232,9 +231,10 @@ impl<T> TimerSlots<T> {
     }
 
     /// Takes the value out; its entry, if there is one, is dead now. `None` if
-    /// the handle is out of date.
+    /// the handle is out of date. [`TimerSlots::note_release`] must follow unless
+    /// the release was simple.
     #[inline]
-    pub(super) fn release(&mut self, handle: QueueHandle) -> Option<T> {
+    pub(super) fn release(&mut self, handle: QueueHandle) -> Option<(T, SlotRelease)> {
         let (number, offset) = split(handle.slot);
         let chunk = self.chunks.get_mut(number)?;
         if !chunk.slot(offset)?.is_claimed(handle.claimed) {
@@ -242,12 +242,21 @@ impl<T> TimerSlots<T> {
         }
         let (value, place) = chunk.release(offset)?;
         let is_at_an_edge = chunk.is_at_an_edge();
-        self.occupied -= 1;
-        self.leave(place);
-        if is_at_an_edge {
-            self.note_edge(number);
+        self.released += 1;
+        let release = SlotRelease {
+            place,
+            is_at_an_edge,
+        };
+        Some((value, release))
+    }
+
+    /// Counts what a release left behind.
+    #[inline]
+    pub(super) fn note_release(&mut self, slot: u32, release: SlotRelease) {
+        self.leave(release.place);
+        if release.is_at_an_edge {
+            self.note_edge(split(slot).0);
         }
-        Some(value)
     }
 
     /// Takes the value that an entry from the order stands for.
@@ -258,7 +267,7 @@ impl<T> TimerSlots<T> {
         let (value, place) = chunk.release(offset)?;
         debug_assert_eq!(place, TimerPlace::Entry);
         let is_at_an_edge = chunk.is_at_an_edge();
-        self.occupied -= 1;
+        self.released += 1;
         self.with_entry -= 1;
         if is_at_an_edge {
             self.note_edge(number);
@@ -311,17 +320,10 @@ impl<T> TimerSlots<T> {
     /// Counts a timer that is no longer in `place`.
     #[inline]
     fn leave(&mut self, place: TimerPlace) {
-        if place != TimerPlace::Range {
-            self.leave_entry_or_hold(place);
-        }
-    }
-
-    /// Not inline, so that timers in ranges pay nothing for the others.
-    #[inline(never)]
-    fn leave_entry_or_hold(&mut self, place: TimerPlace) {
         match place {
+            TimerPlace::Range => {}
+            TimerPlace::Entry => self.with_entry -= 1,
             TimerPlace::Held => self.held -= 1,
-            TimerPlace::Entry | TimerPlace::Range => self.with_entry -= 1,
         }
     }
 
@@ -416,7 +418,7 @@ impl<T> TimerSlots<T> {
 
     /// Stops claiming from the current chunk, which is full.
     #[cold]
-    fn close_chunk(&mut self) {
+    pub(super) fn close_chunk(&mut self) {
         if let Some(full) = self.open.pop() {
             self.chunks[full as usize].is_open = false;
         }
@@ -476,6 +478,46 @@ impl<T> TimerSlots<T> {
     }
 }
 
+/// What [`TimerSlots::release`] left behind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SlotRelease {
+    place: TimerPlace,
+    /// The chunk may have room again, or be empty.
+    is_at_an_edge: bool,
+}
+
+impl SlotRelease {
+    /// Whether nothing is left to be counted.
+    #[inline]
+    pub(super) fn is_simple(self) -> bool {
+        self.place == TimerPlace::Range && !self.is_at_an_edge
+    }
+}
+
+/// The next slot to claim, which was not claimed since its chunk was empty.
+pub(super) struct FreshClaim<'a, T> {
+    slot: FreshSlot<'a, T>,
+    claimed: &'a mut u64,
+    first_of_chunk: usize,
+    generation: u64,
+}
+
+impl<T> FreshClaim<'_, T> {
+    /// Puts a value that waits for `deadline_ns` into it. Also returns the place
+    /// in a range, and whether the chunk is full now:
+    /// [`TimerSlots::close_chunk`] must follow then.
+    #[inline]
+    pub(super) fn fill(self, deadline_ns: u64, value: T) -> (QueueHandle, RangeKey, bool) {
+        let key = RangeKey::new(self.generation, self.slot.offset);
+        let handle = QueueHandle {
+            slot: (self.first_of_chunk + self.slot.offset) as u32,
+            claimed: self.slot.claimed,
+        };
+        *self.claimed += 1;
+        (handle, key, self.slot.fill(deadline_ns, value))
+    }
+}
+
 impl<T: fmt::Debug> fmt::Debug for TimerSlots<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_map().entries(self.iter()).finish()
@@ -498,6 +540,13 @@ const NO_CHUNK: usize = usize::MAX;
 
 #[cfg(test)]
 impl<T> TimerSlots<T> {
+    /// Takes the value out, with all that follows.
+    fn take(&mut self, handle: QueueHandle) -> Option<T> {
+        let (value, release) = self.release(handle)?;
+        self.note_release(handle.slot, release);
+        Some(value)
+    }
+
     /// Takes a timer close to the end of its slot's stamps, with no entry left.
     pub(super) fn wear(&mut self, handle: QueueHandle) {
         if let Some(slot) = self.current_mut(handle) {
@@ -519,7 +568,7 @@ mod tests {
         let count = 60 * CHUNK_SLOTS as u64;
         let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n)).collect();
         for &(handle, _) in &handles {
-            assert!(slots.release(handle).is_some());
+            assert!(slots.take(handle).is_some());
         }
         assert!(!slots.bare.is_empty());
         for n in 0..count {
@@ -528,7 +577,7 @@ mod tests {
         assert!(slots.bare.is_empty());
         for (handle, entry) in handles {
             assert!(slots.get(handle).is_none() && !slots.is_live(entry));
-            assert!(slots.release(handle).is_none());
+            assert!(slots.take(handle).is_none());
         }
         assert_eq!(slots.iter().count() as u64, count);
     }
@@ -541,7 +590,7 @@ mod tests {
             let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n).0).collect();
             assert!(slots.open.is_empty() && slots.rested.is_empty());
             for n in (0..count).map(|n| n * step % count) {
-                let released = slots.release(handles[n as usize]);
+                let released = slots.take(handles[n as usize]);
                 assert_eq!(released, Some(n));
                 let has_room = |chunk: &&Chunk<u64>| !chunk.is_full() && !chunk.is_empty();
                 let open = slots.chunks.iter().filter(has_room).count();
@@ -557,12 +606,12 @@ mod tests {
         let mut slots = TimerSlots::new();
         let handles = [0, 1, 2].map(|n| slots.claim(n, n).0);
         for handle in handles {
-            assert!(slots.release(handle).is_some());
+            assert!(slots.take(handle).is_some());
         }
         slots.claim(3, 3);
         for claimed in 0..10_000_u64 {
             let made = QueueHandle::from_bits(claimed << 32 | 1);
-            assert!(slots.get(made).is_none() && slots.release(made).is_none());
+            assert!(slots.get(made).is_none() && slots.take(made).is_none());
         }
     }
 
@@ -571,7 +620,7 @@ mod tests {
         let mut slots = TimerSlots::new();
         let (first, ..) = slots.claim(0, ());
         slots.wear(first);
-        assert!(slots.release(first).is_some());
+        assert!(slots.take(first).is_some());
         assert_eq!((slots.occupied(), slots.rested.len()), (0, 0));
         for n in 1..2 * CHUNK_SLOTS as u64 {
             let (handle, ..) = slots.claim(n, ());

@@ -1,7 +1,8 @@
 use super::{
     entry::{NoneDead, TimerEntry},
     order::DeadlineOrder,
-    slots::{QueueHandle, TimerSlots},
+    ranges::RangeKey,
+    slots::{QueueHandle, SlotRelease, TimerSlots},
 };
 use crate::clock::Instant;
 use std::ops::Range;
@@ -35,8 +36,8 @@ use std::ops::Range;
 pub struct TimerQueue<T> {
     slots: TimerSlots<T>,
     order: DeadlineOrder,
-    /// How many timers may leave before it is time to [tidy up](Self::tidy).
-    quiet: usize,
+    /// After so many releases of slots it is time to [tidy up](Self::tidy).
+    tidy_at: u64,
 }
 
 impl<T> TimerQueue<T> {
@@ -45,7 +46,7 @@ impl<T> TimerQueue<T> {
         Self {
             slots: TimerSlots::new(),
             order: DeadlineOrder::new(),
-            quiet: 1,
+            tidy_at: 1,
         }
     }
 
@@ -57,15 +58,37 @@ impl<T> TimerQueue<T> {
     #[inline]
     pub fn add(&mut self, deadline: Instant, value: T) -> QueueHandle {
         let deadline_ns = deadline.as_nanos();
-        if self.order.is_late(deadline_ns) && self.slots.has_fresh() {
-            let (handle, key) = self.slots.claim_fresh(deadline_ns, value);
-            let entry = TimerEntry::new(deadline_ns, handle.slot(), handle.claimed());
-            if self.order.insert_slot(entry, key) {
-                self.range_began();
+        if self.order.is_late(deadline_ns) {
+            if let Some(fresh) = self.slots.fresh() {
+                let (handle, key, is_full) = fresh.fill(deadline_ns, value);
+                let entry = TimerEntry::new(deadline_ns, handle.slot(), handle.claimed());
+                if self.order.grow_range(entry, key) && !is_full {
+                    return handle;
+                }
+                return self.end_range_or_chunk(handle, key, is_full);
             }
-            return handle;
         }
         self.add_entry(deadline, value)
+    }
+
+    /// Begins a range with a slot that was just claimed, unless it is in one, and
+    /// closes the chunk if that was its last slot. The one call of an add in a
+    /// range, at its end: so the others save no registers.
+    #[inline(never)]
+    fn end_range_or_chunk(
+        &mut self,
+        handle: QueueHandle,
+        key: RangeKey,
+        is_full: bool,
+    ) -> QueueHandle {
+        let begins = self.order.begin_range(key, handle.slot());
+        if is_full {
+            self.slots.close_chunk();
+        }
+        if begins {
+            self.range_began();
+        }
+        handle
     }
 
     #[inline(never)]
@@ -81,9 +104,22 @@ impl<T> TimerQueue<T> {
     /// Removes a timer, waiting or held; `None` if it has left before.
     #[inline]
     pub fn cancel(&mut self, handle: QueueHandle) -> Option<T> {
-        let value = self.slots.release(handle)?;
-        self.one_left(handle);
+        let (value, release) = self.slots.release(handle)?;
+        let is_noted = !self.is_time_to_tidy(handle);
+        if !(release.is_simple() && is_noted) {
+            self.note_release(handle, release);
+        }
         Some(value)
+    }
+
+    /// What few cancels have to do. The one call of a cancel, at its end: so the
+    /// others save no registers.
+    #[inline(never)]
+    fn note_release(&mut self, handle: QueueHandle, release: SlotRelease) {
+        self.slots.note_release(handle.slot(), release);
+        if self.is_time_to_tidy(handle) {
+            self.tidy();
+        }
     }
 
     /// Gives a timer, waiting or held, another deadline; `false` if it has left before.
@@ -99,7 +135,10 @@ impl<T> TimerQueue<T> {
         };
         self.order.insert(entry);
         if waited.is_some() {
-            self.one_left(handle);
+            self.tidy_at -= 1;
+            if self.is_time_to_tidy(handle) {
+                self.tidy();
+            }
         }
         true
     }
@@ -133,6 +172,8 @@ impl<T> TimerQueue<T> {
     pub fn hold_due(&mut self, now: Instant) -> Option<(Instant, QueueHandle)> {
         let entry = self.pop_entry(now)?;
         let handle = self.slots.hold_entry(entry)?;
+        // It waits no longer, like a timer whose slot is released.
+        self.tidy_at -= 1;
         self.find_first();
         Some((Instant::from_nanos(entry.deadline_ns), handle))
     }
@@ -206,8 +247,7 @@ impl<T> TimerQueue<T> {
     #[inline]
     fn find_first(&mut self) {
         self.sort_first();
-        self.quiet -= 1;
-        if self.quiet == 0 || self.order.first().is_none() {
+        if self.slots.released() >= self.tidy_at || self.order.first().is_none() {
             self.tidy();
         }
     }
@@ -226,20 +266,17 @@ impl<T> TimerQueue<T> {
     /// Counts a new range like a dead entry, since it takes as much memory.
     #[cold]
     fn range_began(&mut self) {
-        self.quiet -= 1;
-        if self.quiet == 0 {
+        self.tidy_at -= 1;
+        if self.slots.released() >= self.tidy_at {
             self.tidy();
         }
     }
 
-    /// Updates the order after the timer of `handle`, or an entry of it, has
-    /// left or died.
+    /// Whether the order must be updated after the timer of `handle`, or an entry
+    /// of it, has left or died.
     #[inline]
-    fn one_left(&mut self, handle: QueueHandle) {
-        self.quiet -= 1;
-        if self.quiet == 0 || self.order.is_first(handle.slot()) {
-            self.tidy();
-        }
+    fn is_time_to_tidy(&self, handle: QueueHandle) -> bool {
+        self.slots.released() >= self.tidy_at || self.order.is_first(handle.slot())
     }
 
     /// Finds the earliest timer if the previous one has died, and drops dead
@@ -260,7 +297,7 @@ impl<T> TimerQueue<T> {
         // Each cancel adds one dead entry at most and removes one timer, and each
         // new range counts as one.
         let until_many_dead = dead_max.saturating_sub(dead) / (DEAD_RATIO + 1);
-        self.quiet = until_many_dead.max(1);
+        self.tidy_at = self.slots.released() + until_many_dead.max(1) as u64;
     }
 
     /// Drops all dead entries, so that no entry has a stamp of this timer and

@@ -52,15 +52,19 @@ impl Top {
         self.bucket.push(entry, spare);
     }
 
-    /// Adds a timer without an entry; whether a new range began with it.
+    /// Adds a timer without an entry, if its slot continues the range that grows.
     #[inline]
-    pub(super) fn push_slot(&mut self, key: RangeKey, slot: u32, spare: &mut Spare) -> bool {
-        if key == self.growing_end {
+    pub(super) fn grow_range(&mut self, key: RangeKey) -> bool {
+        let continues = key == self.growing_end;
+        if continues {
             self.growing_end = key.next();
-            return false;
         }
-        self.begin_range(key, slot, spare);
-        true
+        continues
+    }
+
+    /// Whether the slot with this key is the last of the range that grows.
+    pub(super) fn ends_with(&self, key: RangeKey) -> bool {
+        key.next() == self.growing_end
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -199,8 +203,8 @@ impl Top {
         self.growing_end != RangeKey::NONE
     }
 
-    #[cold]
-    fn begin_range(&mut self, key: RangeKey, slot: u32, spare: &mut Spare) {
+    /// Adds a timer without an entry, which begins a new range.
+    pub(super) fn begin_range(&mut self, key: RangeKey, slot: u32, spare: &mut Spare) {
         if self.grows() {
             self.close_range(spare);
         }
