@@ -13,7 +13,7 @@ use busyhour_cluster::Partition;
 use busyhour_registrar::{BindingId, Contact, ContactParts, Lease};
 use busyhour_sip::Flow;
 use postgres::{
-    Client, Error, GenericClient, IsolationLevel, Row, Transaction,
+    Client, Error, GenericClient, IsolationLevel, Row, ToStatement, Transaction,
     fallible_iterator::FallibleIterator,
 };
 use std::collections::BTreeMap;
@@ -107,7 +107,10 @@ fn one_news(row: &Row) -> Result<AccountNews, Error> {
 }
 
 /// How often accounts were changed.
-pub(super) fn revision(client: &mut impl GenericClient, query: &str) -> Result<u64, Error> {
+pub(super) fn revision<Q: ToStatement + ?Sized>(
+    client: &mut impl GenericClient,
+    query: &Q,
+) -> Result<u64, Error> {
     let row = client.query_one(query, &[])?;
     row.try_get::<_, i64>(0).map(i64::cast_unsigned)
 }

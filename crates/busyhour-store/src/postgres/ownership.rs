@@ -9,7 +9,7 @@ use busyhour_cluster::{
     Failure, Grant, InUse, Life, Member, NodeNumber, NodeView, Ownership, Partition, PartitionView,
     Timing, View,
 };
-use postgres::{Client, Error, Row, Transaction, error::SqlState};
+use postgres::{Client, Error, Row, Statement, Transaction, error::SqlState};
 use thiserror::Error;
 
 /// A node's connection for leases and owners.
@@ -30,7 +30,13 @@ use thiserror::Error;
 pub struct PostgresOwnership {
     options: PostgresOptions,
     timing: Timing,
-    client: Option<Client>,
+    session: Option<OwnershipSession>,
+}
+
+/// The connection, with what each beat asks.
+struct OwnershipSession {
+    client: Client,
+    beat: Statement,
 }
 
 /// Why a server cannot join.
@@ -51,11 +57,11 @@ impl PostgresOwnership {
     ///
     /// When there is no connection, or a server without a cluster holds the database.
     pub fn open(options: PostgresOptions, timing: Timing) -> Result<Self, StoreError> {
-        let client = connect(&options)?;
+        let session = connect(&options)?;
         Ok(Self {
             options,
             timing,
-            client: Some(client),
+            session: Some(session),
         })
     }
 
@@ -65,8 +71,8 @@ impl PostgresOwnership {
     ///
     /// When the database cannot be used.
     pub fn secret(&mut self) -> Result<String, StoreError> {
-        let client = connected(&mut self.client, &self.options)?;
-        let row = client.query_one(SECRET, &[]);
+        let session = connected(&mut self.session, &self.options)?;
+        let row = session.client.query_one(SECRET, &[]);
         let text = row.and_then(|row| row.try_get(0));
         text.map_err(|error| self.options.failed(&error))
     }
@@ -79,16 +85,14 @@ impl PostgresOwnership {
     /// database cannot be used.
     pub fn join(&mut self, name: &str) -> Result<Member, JoinError> {
         let lease_ms = self.lease_ms();
-        let client = connected(&mut self.client, &self.options)?;
-        let joined = transact(client, Commit::Synchronous, |transaction| {
-            join(transaction, name, lease_ms)
-        });
+        let session = connected(&mut self.session, &self.options)?;
+        let joined = transact(session, |transaction| join(transaction, name, lease_ms));
         match joined {
             Ok(Some(member)) => Ok(member),
             Ok(None) => Err(InUse.into()),
             Err(error) if is_locked(&error) => Err(InUse.into()),
             Err(error) => {
-                self.client = None;
+                self.session = None;
                 Err(self.options.failed(&error).into())
             }
         }
@@ -101,13 +105,10 @@ impl PostgresOwnership {
     /// When its life is over, and when the database gives no answer.
     pub fn beat(&mut self, member: Member) -> Result<View, Failure> {
         let lease_ms = self.lease_ms();
-        self.ask(Commit::Lazy, |transaction| {
-            let renewed =
-                transaction.execute(BEAT, &[&number(member), &epoch(member), &lease_ms])?;
-            match renewed {
-                0 => Ok(Err(Failure::LifeOver)),
-                _ => view(transaction, lease_ms).map(Ok),
-            }
+        self.ask_session(|session| {
+            let OwnershipSession { client, beat } = session;
+            let row = client.query_one(beat, &[&number(member), &epoch(member), &lease_ms])?;
+            view(&row, member).map(|view| view.ok_or(Failure::LifeOver))
         })
     }
 
@@ -120,7 +121,7 @@ impl PostgresOwnership {
     /// other member is on its way for longer than half a second.
     pub fn fence(&mut self, by: Member, other: Member) -> Result<bool, Failure> {
         let lease_ms = self.lease_ms();
-        self.ask(Commit::Synchronous, |transaction| {
+        self.ask(|transaction| {
             let lived = transaction.query_opt(LIVED, &[&number(by), &epoch(by), &lease_ms])?;
             let Some(lived) = lived else {
                 return Ok(Err(Failure::LifeOver));
@@ -138,7 +139,7 @@ impl PostgresOwnership {
     /// When its life is over, and when the database gives no answer.
     pub fn take(&mut self, by: Member, seen: &[Grant]) -> Result<Vec<Grant>, Failure> {
         let (partitions, epochs) = columns(seen);
-        self.ask(Commit::Synchronous, |transaction| {
+        self.ask(|transaction| {
             if !is_living(transaction, by)? {
                 return Ok(Err(Failure::LifeOver));
             }
@@ -154,7 +155,7 @@ impl PostgresOwnership {
     ///
     /// When the life of `by` is over, and when the database gives no answer.
     pub fn give(&mut self, by: Member, grant: Grant, to: Member) -> Result<bool, Failure> {
-        self.ask(Commit::Synchronous, |transaction| {
+        self.ask(|transaction| {
             if !is_living(transaction, by)? {
                 return Ok(Err(Failure::LifeOver));
             }
@@ -198,7 +199,7 @@ impl PostgresOwnership {
         partition: Partition,
         to: Option<NodeNumber>,
     ) -> Result<(), Failure> {
-        self.ask(Commit::Synchronous, |transaction| {
+        self.ask(|transaction| {
             if !is_living(transaction, by)? {
                 return Ok(Err(Failure::LifeOver));
             }
@@ -218,25 +219,31 @@ impl PostgresOwnership {
     }
 
     fn change(&mut self, member: Member, sql: &str) -> Result<(), Failure> {
-        self.ask(Commit::Synchronous, |transaction| {
+        self.ask(|transaction| {
             let changed = transaction.execute(sql, &[&number(member), &epoch(member)])?;
             Ok((changed == 1).then_some(()).ok_or(Failure::LifeOver))
         })
     }
 
-    /// Runs a transaction. After an error nobody knows whether it was done, and the connection is
-    /// closed, since what it was asked for may still be on its way.
     fn ask<T>(
         &mut self,
-        commit: Commit,
         run: impl FnOnce(&mut Transaction<'_>) -> Result<Result<T, Failure>, Error>,
     ) -> Result<T, Failure> {
-        let client = connected(&mut self.client, &self.options).map_err(|_| Failure::Away)?;
-        transact(client, commit, run).unwrap_or_else(|error| {
+        self.ask_session(|session| transact(session, run))
+    }
+
+    /// Runs a transaction. After an error nobody knows whether it was done, and the connection is
+    /// closed, since what it was asked for may still be on its way.
+    fn ask_session<T>(
+        &mut self,
+        run: impl FnOnce(&mut OwnershipSession) -> Result<Result<T, Failure>, Error>,
+    ) -> Result<T, Failure> {
+        let session = connected(&mut self.session, &self.options).map_err(|_| Failure::Away)?;
+        run(session).unwrap_or_else(|error| {
             if !is_locked(&error) {
                 let reason = super::options::reason(&error);
                 tracing::warn!(reason, "the database did not answer for the cluster");
-                self.client = None;
+                self.session = None;
             }
             Err(Failure::Away)
         })
@@ -282,45 +289,34 @@ impl Ownership for PostgresOwnership {
     }
 }
 
-/// Whether a transaction is on the disk, and on synchronous standbys, when it is answered.
-#[derive(Clone, Copy)]
-enum Commit {
-    Synchronous,
-    /// Its loss ends a lease early, which is safe.
-    Lazy,
-}
-
 fn transact<T>(
-    client: &mut Client,
-    commit: Commit,
+    session: &mut OwnershipSession,
     run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let mut transaction = client.transaction()?;
-    if matches!(commit, Commit::Lazy) {
-        transaction.batch_execute("SET LOCAL synchronous_commit = off")?;
-    }
+    let mut transaction = session.client.transaction()?;
     let done = run(&mut transaction)?;
     transaction.commit()?;
     Ok(done)
 }
 
 fn connected<'c>(
-    client: &'c mut Option<Client>,
+    session: &'c mut Option<OwnershipSession>,
     options: &PostgresOptions,
-) -> Result<&'c mut Client, StoreError> {
-    match client {
-        Some(client) => Ok(client),
-        None => Ok(client.insert(connect(options)?)),
+) -> Result<&'c mut OwnershipSession, StoreError> {
+    match session {
+        Some(session) => Ok(session),
+        None => Ok(session.insert(connect(options)?)),
     }
 }
 
-fn connect(options: &PostgresOptions) -> Result<Client, StoreError> {
+fn connect(options: &PostgresOptions) -> Result<OwnershipSession, StoreError> {
     let wrap = |error| options.failed(&error);
     let mut client = options.connect()?;
     cluster_schema::make(&mut client, options)?;
     session::lock_with_others(&mut client, options)?;
     client.batch_execute(SESSION).map_err(wrap)?;
-    Ok(client)
+    let beat = client.prepare(BEAT).map_err(wrap)?;
+    Ok(OwnershipSession { client, beat })
 }
 
 /// Whether a row was locked for too long; then nothing was done.
@@ -354,40 +350,59 @@ fn end(transaction: &mut Transaction<'_>, other: Member, lease_ms: f64) -> Resul
     Ok(ended == 1)
 }
 
-/// Everything, at one moment of the transaction.
-fn view(transaction: &mut Transaction<'_>, lease_ms: f64) -> Result<View, Error> {
-    let nodes = transaction.query(NODES, &[&lease_ms])?;
-    let partitions = transaction.query(PARTITIONS, &[])?;
-    Ok(View {
-        nodes: nodes.iter().map(node).collect::<Result<_, _>>()?,
-        partitions: partitions.iter().map(partition).collect::<Result<_, _>>()?,
-    })
+/// What a beat has read, all of one moment; `None` if the life of `beaten` is over.
+fn view(row: &Row, beaten: Member) -> Result<Option<View>, Error> {
+    if !row.try_get(0)? {
+        return Ok(None);
+    }
+    Ok(Some(View {
+        nodes: nodes(row, beaten)?,
+        partitions: partitions(row)?,
+    }))
 }
 
-fn node(row: &Row) -> Result<NodeView, Error> {
-    let life = match (row.try_get(3)?, row.try_get(4)?) {
-        (false, _) => Life::Over,
-        (true, true) => Life::Current,
-        (true, false) => Life::Late,
+fn nodes(row: &Row, beaten: Member) -> Result<Vec<NodeView>, Error> {
+    let (numbers, epochs): (Vec<i16>, Vec<i64>) = (row.try_get(1)?, row.try_get(2)?);
+    let names: Vec<Box<str>> = row.try_get(3)?;
+    let (live, current): (Vec<bool>, Vec<bool>) = (row.try_get(4)?, row.try_get(5)?);
+    let draining: Vec<bool> = row.try_get(6)?;
+    let members = numbers.into_iter().zip(epochs);
+    let lives = live.into_iter().zip(current);
+    let nodes = members.zip(names).zip(lives).zip(draining);
+    let node = |(((of, name), life), is_draining): (((_, _), _), _)| {
+        let (number, epoch) = of;
+        let member = member(number, epoch);
+        let life = match life {
+            // The lease was read before it was renewed.
+            _ if member == beaten => Life::Current,
+            (false, _) => Life::Over,
+            (true, true) => Life::Current,
+            (true, false) => Life::Late,
+        };
+        NodeView {
+            member,
+            name,
+            life,
+            is_draining,
+        }
     };
-    Ok(NodeView {
-        member: member(row.try_get(0)?, row.try_get(1)?),
-        name: row.try_get(2)?,
-        life,
-        is_draining: row.try_get(5)?,
-    })
+    Ok(nodes.map(node).collect())
 }
 
-fn partition(row: &Row) -> Result<PartitionView, Error> {
-    let owner: Option<i16> = row.try_get(0)?;
-    let owner_epoch: i64 = row.try_get(1)?;
-    Ok(PartitionView {
-        owner: owner.map(|node| member(node, owner_epoch)),
-        epoch: row.try_get::<_, i64>(2)?.cast_unsigned(),
-        pinned: row
-            .try_get::<_, Option<i16>>(3)?
-            .map(|node| NodeNumber(node.cast_unsigned())),
-    })
+fn partitions(row: &Row) -> Result<Vec<PartitionView>, Error> {
+    let owners: Vec<Option<i16>> = row.try_get(7)?;
+    let (owner_epochs, epochs): (Vec<i64>, Vec<i64>) = (row.try_get(8)?, row.try_get(9)?);
+    let pinned: Vec<Option<i16>> = row.try_get(10)?;
+    let owners = owners.into_iter().zip(owner_epochs);
+    let partition = |(((owner, owner_epoch), epoch), pinned): (((Option<i16>, _), i64), _)| {
+        let pinned: Option<i16> = pinned;
+        PartitionView {
+            owner: owner.map(|node| member(node, owner_epoch)),
+            epoch: epoch.cast_unsigned(),
+            pinned: pinned.map(|node| NodeNumber(node.cast_unsigned())),
+        }
+    };
+    Ok(owners.zip(epochs).zip(pinned).map(partition).collect())
 }
 
 fn grant(row: &Row) -> Result<Grant, Error> {
@@ -443,12 +458,24 @@ const JOIN: &str = "INSERT INTO cluster_node AS old (node, name, epoch, lease_un
     RETURNING node, epoch";
 const BEGIN_COMMITS: &str = "INSERT INTO cluster_fence (node, epoch, groups) VALUES ($1, $2, 0) \
     ON CONFLICT (node) DO UPDATE SET epoch = excluded.epoch, groups = 0";
-const BEAT: &str = "UPDATE cluster_node SET \
+/// Renews the lease and reads everything, as it was right before that, in one statement: a node that stands still meanwhile
+/// holds no lock. Its commit is not waited for, since its loss ends a lease early, which is safe.
+const BEAT: &str = "WITH beaten AS (UPDATE cluster_node SET \
     lease_since = CASE WHEN lease_until > clock_timestamp() AND \
     lease_until <= clock_timestamp() + $3 * interval '1 millisecond' \
     THEN lease_since ELSE clock_timestamp() END, \
     lease_until = clock_timestamp() + $3 * interval '1 millisecond' \
-    WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
+    WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL RETURNING node), \
+    nodes AS (SELECT array_agg(node) AS node, array_agg(epoch) AS epoch, array_agg(name) AS name, \
+    array_agg(lease_until IS NOT NULL) AS lives, array_agg(coalesce(lease_until > clock_timestamp() AND \
+    lease_until <= clock_timestamp() + $3 * interval '1 millisecond', FALSE)) AS is_current, \
+    array_agg(is_draining) AS is_draining FROM (SELECT * FROM cluster_node ORDER BY node) AS each), \
+    partitions AS (SELECT array_agg(owner) AS owner, array_agg(owner_epoch) AS owner_epoch, \
+    array_agg(epoch) AS epoch, array_agg(pinned) AS pinned \
+    FROM (SELECT * FROM cluster_partition ORDER BY partition) AS each) \
+    SELECT EXISTS (SELECT FROM beaten), nodes.node, nodes.epoch, nodes.name, nodes.lives, nodes.is_current, \
+    nodes.is_draining, partitions.owner, partitions.owner_epoch, partitions.epoch, partitions.pinned, \
+    set_config('synchronous_commit', 'off', true) FROM nodes, partitions";
 /// Whether a member may judge others.
 const LIVED: &str = "SELECT lease_until > clock_timestamp() AND \
     lease_until <= clock_timestamp() + $3 * interval '1 millisecond' AND \
@@ -473,9 +500,3 @@ const DRAIN: &str = "UPDATE cluster_node SET is_draining = TRUE \
     WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
 const LEAVE: &str = "UPDATE cluster_node SET epoch = epoch + 1, lease_until = NULL \
     WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
-const NODES: &str = "SELECT node, epoch, name, lease_until IS NOT NULL, \
-    coalesce(lease_until > clock_timestamp() AND \
-    lease_until <= clock_timestamp() + $1 * interval '1 millisecond', FALSE), is_draining \
-    FROM cluster_node ORDER BY node";
-const PARTITIONS: &str =
-    "SELECT owner, owner_epoch, epoch, pinned FROM cluster_partition ORDER BY partition";

@@ -146,7 +146,7 @@ impl Session {
     }
 
     pub(super) fn revision(&mut self) -> Result<u64, postgres::Error> {
-        load::revision(&mut self.client, load::REVISION)
+        load::revision(&mut self.client, &self.statements.account_revision)
     }
 
     /// The changes of accounts since the revision `known`, and the current revision.

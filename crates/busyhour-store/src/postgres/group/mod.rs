@@ -34,6 +34,8 @@ enum End<'c> {
 /// Compiled once a session.
 pub(super) struct Statements {
     pub(super) bindings: BindingStatements,
+    /// How often accounts were changed: asked each second, so it is not planned anew.
+    pub(super) account_revision: Statement,
     remove_ended: Statement,
     put_soft_states: Statement,
     put_account: Statement,
@@ -45,6 +47,7 @@ impl Statements {
     pub(super) fn prepare(client: &mut Client, count: fn(usize) -> String) -> Result<Self, Error> {
         Ok(Self {
             bindings: BindingStatements::prepare(client, count)?,
+            account_revision: client.prepare(load::REVISION)?,
             remove_ended: client.prepare(REMOVE_ENDED)?,
             put_soft_states: client.prepare(PUT_SOFT_STATES)?,
             put_account: client.prepare(PUT_ACCOUNT)?,

@@ -10,7 +10,7 @@ use crate::{
     },
     queue::Queue,
 };
-use postgres::{Client, Error};
+use postgres::{Client, Error, Statement};
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -23,11 +23,17 @@ pub(in crate::postgres) struct SettingReader {
     queue: Arc<Queue>,
     watch: Arc<SettingWatch>,
     followed: Arc<FollowedSettings>,
-    client: Option<Client>,
+    client: Option<SettingSession>,
     /// At the last look.
     revision: Option<u64>,
     /// Why the last look failed, so that it is not logged each second.
     last_error: String,
+}
+
+/// The connection, with what is asked each second.
+struct SettingSession {
+    client: Client,
+    revision: Statement,
 }
 
 impl SettingReader {
@@ -81,8 +87,14 @@ impl SettingReader {
         if wanted.is_none() && self.watch.followed().is_empty() {
             return Ok(());
         }
-        let client = connected(&mut self.client, &self.options)?;
-        let read = read(client, self.revision, &self.watch, &self.followed, wanted);
+        let connected = connected(&mut self.client, &self.options)?;
+        let read = read(
+            connected,
+            self.revision,
+            &self.watch,
+            &self.followed,
+            wanted,
+        );
         let revision = read.map_err(|error| self.options.failed(&error))?;
         self.revision = Some(revision);
         Ok(())
@@ -91,13 +103,14 @@ impl SettingReader {
 
 /// Reads what has changed and tells it; returns the revision of the settings before that.
 fn read(
-    client: &mut Client,
+    connected: &mut SettingSession,
     known: Option<u64>,
     watch: &SettingWatch,
     followed: &FollowedSettings,
     wanted: Option<SettingsToRead>,
 ) -> Result<u64, Error> {
-    let revision = load::revision(client, load::SETTING_REVISION)?;
+    let SettingSession { client, revision } = connected;
+    let revision = load::revision(client, revision)?;
     let kinds = match known == Some(revision) {
         true => watch.unknown(),
         false => watch.followed(),
@@ -144,16 +157,17 @@ fn known(follower: &dyn SettingFollower, kind: SettingKind) -> impl Iterator<Ite
 }
 
 fn connected<'c>(
-    client: &'c mut Option<Client>,
+    connected: &'c mut Option<SettingSession>,
     options: &PostgresOptions,
-) -> Result<&'c mut Client, StoreError> {
-    match client {
-        Some(client) => Ok(client),
+) -> Result<&'c mut SettingSession, StoreError> {
+    match connected {
+        Some(connected) => Ok(connected),
         None => {
-            let mut opened = options.connect()?;
-            let set = opened.batch_execute(SESSION);
-            set.map_err(|error| options.failed(&error))?;
-            Ok(client.insert(opened))
+            let wrap = |error| options.failed(&error);
+            let mut client = options.connect()?;
+            client.batch_execute(SESSION).map_err(wrap)?;
+            let revision = client.prepare(load::SETTING_REVISION).map_err(wrap)?;
+            Ok(connected.insert(SettingSession { client, revision }))
         }
     }
 }
