@@ -158,18 +158,29 @@ impl<'a> WorkerLoop<'a> {
         self.shared.look_at_marks();
         self.shared.workers.sleepers.begin_search();
         let found = self.search_or_sleep();
-        self.end_search();
+        self.end_search(found);
         self.turn_runner.restart();
         found
     }
 
-    fn end_search(&self) {
+    fn end_search(&self, found: bool) {
         let workers = &self.shared.workers;
         match workers.sleepers.end_search(workers.may_grow()) {
-            AfterSearch::Wake if workers.any_work() => workers.wake_one(None),
+            AfterSearch::Wake if self.leaves_work(found) => workers.wake_one(None),
             AfterSearch::Grow => self.shared.grow_after_search(),
             _ => {}
         }
+    }
+
+    /// Whether there is more than what this worker runs next; if it ends instead, anything is more.
+    fn leaves_work(&self, goes_on: bool) -> bool {
+        let (own, workers) = (self.current.worker, &self.shared.workers);
+        if !goes_on {
+            return workers.any_work();
+        }
+        let in_hand = usize::from(self.turn_runner.holds_an_entity());
+        let others = workers.iter().filter(|it| it.number != own.number);
+        own.waiting_len() + in_hand > 1 || others.map(Worker::waiting_len).any(|len| len > 0)
     }
 
     fn search_or_sleep(&self) -> bool {
