@@ -209,6 +209,15 @@ impl LiveMirror {
         actions
     }
 
+    /// Whether a beacon changes nothing here.
+    pub fn knows(&self, beacon: Beacon) -> bool {
+        let origin = self.origins.get(&beacon.origin.member.node);
+        origin.is_some_and(|origin| {
+            let is_whole = origin.sync.is_none() && beacon.number < origin.next;
+            origin.incarnation == beacon.origin && is_whole
+        })
+    }
+
     /// A node has answered.
     pub fn on_part(&mut self, now: Instant, part: Part) -> Vec<LiveAction> {
         let Some(origin) = self.origins.get_mut(&part.origin.member.node) else {

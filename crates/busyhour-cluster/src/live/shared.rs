@@ -3,7 +3,7 @@
 //! out as actions.
 
 use super::{
-    Incarnation, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part,
+    Beacon, Incarnation, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part,
     PartRequest, Value, by_partition::ByPartition,
 };
 use crate::{Grant, Member, NodeNumber, PARTITION_COUNT, Partition, View};
@@ -260,6 +260,11 @@ impl SharedStates {
             None => self.origin.remove(&key),
         };
         change.map(send).into_iter().collect()
+    }
+
+    /// Whether a beacon says nothing that this node does not know, so that nobody has to take it in.
+    pub fn knows(&self, beacon: Beacon) -> bool {
+        self.mirror.knows(beacon)
     }
 
     /// Another node has said something.

@@ -207,6 +207,11 @@ impl Probes {
         None
     }
 
+    /// When the next action may be due; `None` while nothing is watched.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.moments.next_deadline()
+    }
+
     /// How many flows are watched.
     pub fn len(&self) -> usize {
         self.flows.len()

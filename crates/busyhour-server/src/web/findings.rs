@@ -252,6 +252,7 @@ fn advice_of_limit(name: &str, severity: HealthSeverity) -> String {
 mod tests {
     use super::*;
     use crate::server::ServerStats;
+    use std::sync::OnceLock;
 
     fn sample(number: u64, shed: u64, paused: u64) -> Arc<Sample> {
         let mut stats = ServerStats::default();
@@ -260,7 +261,7 @@ mod tests {
         Arc::new(Sample {
             number,
             stats,
-            json: String::new(),
+            json: OnceLock::new(),
             queues_json: None,
         })
     }

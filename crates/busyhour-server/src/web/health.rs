@@ -89,6 +89,7 @@ const BEHIND_MAX_NS: u64 = 10_000_000_000;
 mod tests {
     use super::*;
     use crate::server::ServerStats;
+    use std::sync::OnceLock;
 
     fn sample(failed: u64) -> Arc<Sample> {
         let mut stats = ServerStats::default();
@@ -97,7 +98,7 @@ mod tests {
         Arc::new(Sample {
             number: 1,
             stats,
-            json: String::new(),
+            json: OnceLock::new(),
             queues_json: None,
         })
     }
@@ -116,7 +117,7 @@ mod tests {
             let mut stats = ServerStats::default();
             stats.traffic.shed = count;
             stats.store.refused = 7;
-            let (number, json) = (1, String::new());
+            let (number, json) = (1, OnceLock::new());
             Arc::new(Sample {
                 number,
                 stats,
@@ -129,7 +130,7 @@ mod tests {
         let paused = |count| {
             let mut stats = ServerStats::default();
             stats.registrar.logins_paused = count;
-            let (number, json) = (1, String::new());
+            let (number, json) = (1, OnceLock::new());
             Arc::new(Sample {
                 number,
                 stats,
@@ -151,7 +152,7 @@ mod tests {
         stats.store.journal_used = 700;
         stats.store.behind_ns = 9_000_000_000;
         let concern = |stats: &ServerStats| {
-            let (number, json, stats) = (1, String::new(), stats.clone());
+            let (number, json, stats) = (1, OnceLock::new(), stats.clone());
             let queues_json = None;
             concerns(&[Arc::new(Sample {
                 number,
@@ -181,7 +182,7 @@ mod tests {
         let stalled = Arc::new(Sample {
             number: 2,
             stats,
-            json: String::new(),
+            json: OnceLock::new(),
             queues_json: None,
         });
         let ill = verdict(false, &[sample(0), stalled]);

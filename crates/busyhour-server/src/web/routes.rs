@@ -117,7 +117,7 @@ fn stats_event(sample: &Sample) -> Event {
     Event::default()
         .id(sample.number.to_string())
         .event("stats")
-        .data(&sample.json)
+        .data(sample.json())
 }
 
 /// The queues at that time, if they were listed.

@@ -276,6 +276,8 @@ impl LiveStates {
             Some(LiveMessage::Ask(request)) => self.answer(&request, reply),
             // What we say ourselves comes back.
             Some(message) if message.origin() == self.incarnation => {}
+            // Most of them say nothing new, and a turn of the serializer wakes a thread.
+            Some(LiveMessage::Beacon(beacon)) if lock(&self.spoken).states.knows(beacon) => {}
             Some(message) => drop(self.push(LiveEvent::Said(message))),
             None => match LiveMessage::other_version(payload) {
                 Some(version) => self.other_versions.heard(&version.to_string()),

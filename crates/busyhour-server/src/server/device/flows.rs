@@ -179,11 +179,10 @@ impl Flows {
     }
 
     /// The due actions of a shard, a limited number at a time.
-    fn poll(&self, index: usize, now: Instant) -> Vec<Probe> {
+    fn poll(&self, index: usize, now: Instant) -> (Vec<Probe>, Option<Instant>) {
         let mut shard = lock(&self.shards[index]);
-        std::iter::from_fn(|| shard.probes.poll(now))
-            .take(PROBES_AT_ONCE)
-            .collect()
+        let due = std::iter::from_fn(|| shard.probes.poll(now)).take(PROBES_AT_ONCE);
+        (due.collect(), shard.probes.next_due())
     }
 
     /// Some devices of a flow behind this place, and the place of the last of them.
@@ -254,10 +253,7 @@ impl DeviceContext {
         }
         let context: Weak<Self> = Arc::downgrade(self);
         let probe = move || match context.upgrade() {
-            Some(context) => {
-                (0..SHARDS).for_each(|index| context.probe(index));
-                PROBE_PERIOD
-            }
+            Some(context) => context.probe_all(),
             None => Duration::ZERO,
         };
         let timer = runtime.timers().timer().label("probes");
@@ -265,14 +261,27 @@ impl DeviceContext {
         timer.run_with_next_delay(probe).map(drop)
     }
 
-    fn probe(self: &Arc<Self>, index: usize) {
-        for probe in self.flows.poll(index, self.clock.now()) {
+    /// Returns how long nothing is due, or not much later.
+    fn probe_all(self: &Arc<Self>) -> Duration {
+        if !self.flows.are_probed() {
+            return PROBE_PERIOD_MAX;
+        }
+        let next = (0..SHARDS).filter_map(|index| self.probe(index)).min();
+        let rest = next.map_or(PROBE_PERIOD_MAX, |next| next - self.clock.now());
+        rest.clamp(PROBE_PERIOD, PROBE_PERIOD_MAX)
+    }
+
+    /// Returns when the next of these is due.
+    fn probe(self: &Arc<Self>, index: usize) -> Option<Instant> {
+        let (due, next) = self.flows.poll(index, self.clock.now());
+        for probe in due {
             match probe {
                 Probe::Ask(flow) => self.ask(flow),
                 Probe::KeepAlive(flow) => self.keep_alive(flow),
                 Probe::Down(flow) => self.reach(flow, Reach::Unreachable, Told::Present(None)),
             }
         }
+        next
     }
 
     /// All devices of a flow are probed together: one answer counts for the flow.
@@ -493,9 +502,11 @@ const SHARDS: usize = 64;
 /// Devices that one turn tells, so that what waits behind it waits for less than
 /// a millisecond.
 const BATCH_LEN: usize = 64;
-/// How often silent flows are checked, and how many of a shard are probed then: at most
+/// How often silent flows are checked while some are due, and how many of a shard are probed then: at most
 /// 20,480 in a second.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
+/// How often otherwise: a flow that is new meanwhile may be due before the others.
+const PROBE_PERIOD_MAX: Duration = Duration::from_millis(500);
 const PROBES_AT_ONCE: usize = 32;
 /// No call has this number for us: a PONG comes to nothing but a PING or POKE.
 const POKE_CALL: u16 = 0x7fff;

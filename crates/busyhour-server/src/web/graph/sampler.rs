@@ -2,7 +2,7 @@ use crate::server::{QueueView, ServerStats};
 use crate::web::Backend;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 use tokio::{
@@ -23,14 +23,21 @@ struct History {
     taken: u64,
 }
 
-/// One snapshot with its text, which all readers share.
+/// One snapshot with its text, which all readers share and the first one makes.
 pub(in crate::web) struct Sample {
     /// The number of the sample, counted from 1; it is the id of the event.
     pub(in crate::web) number: u64,
     pub(in crate::web) stats: ServerStats,
-    pub(in crate::web) json: String,
+    pub(in crate::web) json: OnceLock<String>,
     /// The queues at that time as text, if somebody read.
     pub(in crate::web) queues_json: Option<String>,
+}
+
+impl Sample {
+    pub(in crate::web) fn json(&self) -> &str {
+        let written = || serde_json::to_string(&self.stats).unwrap_or_default();
+        self.json.get_or_init(written)
+    }
 }
 
 /// The samples that a new reader has missed, and all later ones.
@@ -81,7 +88,6 @@ impl Sampler {
     }
 
     fn take(&self, stats: ServerStats, queues: Option<Vec<QueueView>>) {
-        let json = serde_json::to_string(&stats).unwrap_or_default();
         let queues_json = queues.map(|queues| serde_json::to_string(&queues).unwrap_or_default());
         let mut history = self.history();
         history.taken += 1;
@@ -89,7 +95,7 @@ impl Sampler {
         let sample = Arc::new(Sample {
             number,
             stats,
-            json,
+            json: OnceLock::new(),
             queues_json,
         });
         if history.samples.len() == HISTORY_LEN {

@@ -191,6 +191,8 @@ impl NodePaths {
     /// Probes all paths; returns what has to be announced to all nodes, now and then.
     pub(in crate::server::cluster) fn beat(&self) -> Option<Vec<u8>> {
         let now = self.clock.now();
+        let beats = self.beats.fetch_add(1, Ordering::Relaxed);
+        let announces = beats.is_multiple_of(BEATS_OF_ANNOUNCEMENT);
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         for peer in peers.values() {
             let heard = match is_fresh(&peer.heard, now) {
@@ -198,15 +200,15 @@ impl NodePaths {
                 false => NOT_HEARD,
             };
             self.send_to(peer, PROBE, heard);
-            self.send_to(peer, JOINS_PIECES, &[]);
+            // It remembers it for as long as it knows this life of ours, unless this was lost.
+            if announces || !peer.is_open(now) {
+                self.send_to(peer, JOINS_PIECES, &[]);
+            }
             self.counters
                 .pieces_lost
                 .add(lock(&peer.pieces).expire(now));
         }
-        let beats = self.beats.fetch_add(1, Ordering::Relaxed);
-        beats
-            .is_multiple_of(BEATS_OF_ANNOUNCEMENT)
-            .then(|| self.announcement())?
+        announces.then(|| self.announcement())?
     }
 
     /// Where this node is, for all; with the salt in front, by which they open it and all else.
