@@ -577,7 +577,12 @@ impl Network {
         }
         let actions = match message {
             Message::Change(change) => node.mirror.on_change(now, change),
-            Message::Beacon(beacon) => node.mirror.on_beacon(now, beacon),
+            Message::Beacon(beacon) => {
+                let is_known = node.mirror.knows(beacon);
+                let follows = node.mirror.on_beacon(now, beacon);
+                assert!(!is_known || follows.is_empty(), "a node passes over it");
+                follows
+            }
             Message::Part(part) => node.mirror.on_part(now, part),
             Message::Ask(from, request) => {
                 if let Some(part) = node.origin.part(&request, 64) {
