@@ -510,6 +510,10 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "last values are read without a lock",
     ),
     (
+        "crates/busyhour/src/bus/cache/table/entry.rs",
+        "a lookup follows the pointer of an entry while its pin keeps the event",
+    ),
+    (
         "crates/busyhour/src/bus/cache/table/slots.rs",
         "a slot holds a counted reference in an atomic pointer",
     ),

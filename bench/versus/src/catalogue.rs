@@ -1,7 +1,7 @@
 //! The engines, and which of them are ready to run.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
 };
 
@@ -60,6 +60,13 @@ pub fn build(names: &[String]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The names of the engines that are Busyhour itself, by their declarations.
+pub fn own_names() -> Result<BTreeSet<String>> {
+    let engines = Engine::load_all(&engines_folder())?;
+    let own = engines.into_iter().filter(Engine::is_busyhour);
+    Ok(own.map(|engine| engine.name).collect())
 }
 
 /// The engines for a part of a scenario, built: all of them, or only those

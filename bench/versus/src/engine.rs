@@ -57,6 +57,9 @@ struct Manifest {
 #[serde(deny_unknown_fields)]
 struct Variant {
     name: String,
+    /// Whether this is Busyhour itself, in whatever language it is called: it is no rival.
+    #[serde(default)]
+    is_busyhour: bool,
     #[serde(default)]
     args: Vec<String>,
     /// The program, if it is not the one of the folder.
@@ -113,6 +116,11 @@ impl Engine {
             variant: variant.clone(),
         };
         Ok(manifest.engine.iter().map(engine).collect())
+    }
+
+    /// Whether this is Busyhour itself.
+    pub fn is_busyhour(&self) -> bool {
+        self.variant.is_busyhour
     }
 
     pub fn about(&self) -> &str {

@@ -34,6 +34,7 @@ mod scenarios;
 mod seeds;
 mod seeds_shares;
 mod seeds_table;
+mod turns;
 mod version;
 
 /// Side-by-side benchmarks of Busyhour and its peers.

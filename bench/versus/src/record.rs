@@ -56,7 +56,7 @@ impl Row {
     }
 
     fn add(&mut self, later: Self) {
-        if self.status != Status::Ok {
+        if self.status != Status::Ok || later.status == Status::Cut {
             return;
         }
         if later.status != Status::Ok {
@@ -285,6 +285,35 @@ mod tests {
         assert!(ratio(0.2, 0.5, 0.9).is_meaningless());
         assert!(!ratio(0.2, 0.5, 0.9).is_lost());
         assert!(ratio(0.7, 0.8, 0.9).is_lost());
+    }
+
+    #[test]
+    fn a_round_for_which_there_was_no_time_takes_no_figure_away() {
+        let row = |status, figure: Option<f64>| Row {
+            scenario: "timers".to_owned(),
+            engine: "busyhour".to_owned(),
+            params: Params::default(),
+            metric: "add_ns".to_owned(),
+            unit: "ns".to_owned(),
+            better: Better::Lower,
+            median: figure,
+            min: figure,
+            max: figure,
+            runs: usize::from(figure.is_some()),
+            cpu_s: None,
+            peak_kib: None,
+            contract: Contract::Full,
+            status,
+            reason: String::new(),
+            rounds: figure.into_iter().collect(),
+        };
+        let mut rows = vec![row(Status::Ok, Some(3.0))];
+        add_rounds(&mut rows, vec![row(Status::Cut, None)]);
+        assert_eq!((rows[0].status, rows[0].runs), (Status::Ok, 1));
+        add_rounds(&mut rows, vec![row(Status::Ok, Some(5.0))]);
+        assert_eq!((rows[0].median, rows[0].runs), (Some(4.0), 2));
+        add_rounds(&mut rows, vec![row(Status::Failed, None)]);
+        assert_eq!((rows.len(), rows[0].status), (1, Status::Failed));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use anyhow::{Context, Result};
 
 use crate::{
+    catalogue::own_names,
     compare::{ahead_by, figure, ratio_text, times},
     engine::Contract,
     markdown, page,
@@ -16,7 +17,7 @@ use crate::{
 /// Writes `index.html` and `tables.md` below `folder`.
 pub fn write(rows: &[Row], folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let groups = groups(rows);
+    let groups = groups(rows, &own_names()?);
     write_file(&folder.join("index.html"), &page::html(&groups, rows))?;
     write_file(&folder.join("tables.md"), &markdown::text(&groups, rows))
 }
@@ -33,6 +34,8 @@ pub struct Group<'a> {
     pub unit: String,
     pub axis: Vec<u64>,
     pub engines: Vec<String>,
+    /// Those of them that are Busyhour itself, which are no rivals.
+    own: Vec<String>,
     rows: Vec<&'a Row>,
 }
 
@@ -61,7 +64,7 @@ impl Group<'_> {
     pub fn curves(&self) -> Vec<Curve> {
         let curve = |engine: &String| Curve {
             name: engine.clone(),
-            is_ours: engine.starts_with(US),
+            is_ours: self.is_own(engine),
             points: self.points(engine),
         };
         let curves = self.engines.iter().map(curve);
@@ -96,7 +99,9 @@ impl Group<'_> {
                 .trim()
                 .to_owned(),
             note: ratio.map_or(String::new(), ratio_text),
-            is_losing: !is_partial && ratio.is_some_and(|ratio| ratio.is_lost()),
+            is_losing: !is_partial
+                && !self.is_own(engine)
+                && ratio.is_some_and(|ratio| ratio.is_lost()),
             is_bad: row.status != Status::Ok,
         }
     }
@@ -125,11 +130,15 @@ impl Group<'_> {
         })
     }
 
+    fn is_own(&self, engine: &str) -> bool {
+        self.own.iter().any(|own| own == engine)
+    }
+
     /// The smallest lead over an engine with the full contract at one size, and
     /// the name of that engine.
     fn best_rival(&self, at: u64) -> Option<(f64, &str)> {
         let ours = self.row(US, at)?;
-        let rivals = self.engines.iter().filter(|engine| !engine.starts_with(US));
+        let rivals = self.engines.iter().filter(|engine| !self.is_own(engine));
         let leads = rivals.filter_map(|engine| {
             let row = self
                 .row(engine, at)
@@ -222,7 +231,7 @@ pub fn random_access_ns(groups: &[Group]) -> Option<f64> {
         .median
 }
 
-fn groups(rows: &[Row]) -> Vec<Group<'_>> {
+fn groups<'a>(rows: &'a [Row], own: &BTreeSet<String>) -> Vec<Group<'a>> {
     let mut keys: Vec<Key> = Vec::new();
     for key in rows.iter().filter_map(key) {
         if !keys.contains(&key) {
@@ -237,7 +246,7 @@ fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     });
     let of_key = |wanted: Key| {
         let rows = rows.iter().filter(|row| key(row).as_ref() == Some(&wanted));
-        build_group(wanted.clone(), rows.collect())
+        build_group(wanted.clone(), rows.collect(), own)
     };
     keys.into_iter().filter_map(of_key).collect()
 }
@@ -266,7 +275,7 @@ fn key(row: &Row) -> Option<Key> {
     })
 }
 
-fn build_group(key: Key, rows: Vec<&Row>) -> Option<Group<'_>> {
+fn build_group<'a>(key: Key, rows: Vec<&'a Row>, own: &BTreeSet<String>) -> Option<Group<'a>> {
     let axis = rows
         .iter()
         .filter_map(|row| row.params.get(key.scenario.axis));
@@ -278,7 +287,9 @@ fn build_group(key: Key, rows: Vec<&Row>) -> Option<Group<'_>> {
         }
     }
     // Busyhour first, then in the order of the folders.
-    engines.sort_by_key(|engine| !engine.starts_with(US));
+    engines.sort_by_key(|engine| !own.contains(engine));
+    let is_own = |engine: &&String| own.contains(*engine);
+    let own = engines.iter().filter(is_own).cloned().collect();
     Some(Group {
         scenario: key.scenario,
         metric: key.metric,
@@ -286,6 +297,7 @@ fn build_group(key: Key, rows: Vec<&Row>) -> Option<Group<'_>> {
         unit: rows.first()?.unit.clone(),
         axis: axis.into_iter().collect(),
         engines,
+        own,
         rows,
     })
 }
@@ -306,3 +318,64 @@ pub const US: &str = "busyhour";
 pub const MAIN_METRICS: usize = 2;
 
 const GROWING: [&str; 3] = ["cancelled_life_ns", "expired_life_ns", "messages_per_s"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Better;
+
+    fn row(engine: &str, figure: f64) -> Row {
+        let part = scenario::parts("pool-requeue")[0];
+        let metric = part.metrics[0];
+        Row {
+            scenario: part.name.to_owned(),
+            engine: engine.to_owned(),
+            params: (part.tiny)()[0].clone(),
+            metric: metric.name.to_owned(),
+            unit: metric.unit.to_owned(),
+            better: Better::Higher,
+            median: Some(figure),
+            min: Some(figure),
+            max: Some(figure),
+            runs: 2,
+            cpu_s: None,
+            peak_kib: None,
+            contract: Contract::Full,
+            status: Status::Ok,
+            reason: String::new(),
+            rounds: vec![figure, figure],
+        }
+    }
+
+    #[test]
+    fn a_cell_is_lost_to_another_library_and_not_to_busyhour_called_from_c() {
+        let engines = [
+            "busyhour",
+            "busyhour-c",
+            "libpcp-on-busyhour",
+            "tokio-spawn",
+        ];
+        let rows: Vec<Row> = engines.map(|name| row(name, 200.0)).into();
+        let rows = [vec![row(US, 100.0)], rows[1..].to_vec()].concat();
+        let group = &groups(&rows, &own_names().unwrap())[0];
+        let at = group.axis[0];
+        let losing = engines.map(|engine| group.cell(engine, at).is_losing);
+        assert_eq!(losing, [false, false, false, true]);
+        let standing = group.standing().unwrap();
+        assert_eq!(standing.losing_count, 1);
+        assert!(standing.worst.contains("tokio-spawn"), "{}", standing.worst);
+    }
+
+    #[test]
+    fn every_engine_that_is_named_after_busyhour_is_declared_to_be_it() {
+        let engines = crate::engine::Engine::load_all(&crate::catalogue::engines_folder());
+        for engine in engines.unwrap() {
+            assert_eq!(
+                engine.is_busyhour(),
+                engine.name.contains(US),
+                "{}",
+                engine.name
+            );
+        }
+    }
+}

@@ -9,15 +9,16 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    catalogue::ready_for,
+    catalogue::{Ready, ready_for},
     overview,
     params::Params,
     record,
     record::Row,
-    runner::{self, Plan},
+    runner::{self, GivenUp, Plan},
     scenario::{self, Scenario},
     seeds::SEEDS,
     seeds_shares::{MACHINE as COMPUTE, SHARE_TABLES},
+    turns::{Turn, Turns},
 };
 
 /// How long a run may take.
@@ -50,7 +51,11 @@ pub fn run(
         .map(|part| ready_for(part.work, if is_machine(part) { &[] } else { engines }))
         .collect::<Result<_>>()?;
     let mut record = Record::new(json);
-    let mut end = pace.budget.map(|budget| Instant::now() + budget);
+    let mut end = None;
+    if let Some(budget) = pace.budget.filter(|_| !pace.quick) {
+        in_turns(&parts, &ready, pace, Instant::now() + budget, &mut record)?;
+        return Ok(record.rows);
+    }
     for (index, part) in parts.iter().enumerate() {
         let is_next = index == 0 || parts[index - 1].name != part.name;
         // The time for the machine's own limit counts as the first scenario's.
@@ -58,14 +63,44 @@ pub fn run(
             end = Some(Instant::now() + QUICK_END);
         }
         let plan = pace.plan(part, &parts[index..], end);
-        runner::run(part, &ready[index], &plan, &mut |rows| record.add(rows));
+        let given_up = &mut GivenUp::default();
+        runner::run(part, &ready[index], &plan, given_up, &mut |rows| {
+            record.add(rows)
+        });
         record.saved()?;
         overview::print(&record.rows, part);
     }
-    if let Some(path) = json {
-        println!("record: {}", path.display());
-    }
+    record.name();
     Ok(record.rows)
+}
+
+/// Runs the parts round by round, as far as there is time; writes the record after each size, and
+/// prints the tables at the end.
+fn in_turns(
+    parts: &[&Scenario],
+    ready: &[Vec<Ready>],
+    pace: &Pace,
+    end: Instant,
+    record: &mut Record,
+) -> Result<()> {
+    let mut turns = Turns::new(parts.iter().map(|part| part.weight), pace.rounds);
+    let mut given_up: Vec<GivenUp> = parts.iter().map(|_| GivenUp::default()).collect();
+    let left = || end.saturating_duration_since(Instant::now());
+    while let Some(turn) = turns.next(left()) {
+        let (part, begin) = (turn.part, Instant::now());
+        let plan = pace.turn_plan(parts[part], turn, end);
+        let given_up = &mut given_up[part];
+        runner::run(parts[part], &ready[part], &plan, given_up, &mut |rows| {
+            record.add_round(rows)
+        });
+        record.saved()?;
+        turns.took(turn, begin.elapsed());
+    }
+    for part in parts {
+        overview::print(&record.rows, part);
+    }
+    record.name();
+    Ok(())
 }
 
 /// Runs every engine at a tiny size for its checks only: all engines, or only
@@ -89,7 +124,8 @@ pub fn check(engines: &[String], scenarios: &[String]) -> Result<Vec<Row>> {
             run_limit: Duration::from_secs(60),
             is_quick: false,
         };
-        runner::run(part, &ready, &plan, &mut |rows| record.add(rows));
+        let given_up = &mut GivenUp::default();
+        runner::run(part, &ready, &plan, given_up, &mut |rows| record.add(rows));
     }
     Ok(record.rows)
 }
@@ -136,7 +172,8 @@ fn measured(work: &str, engines: &[String], plan: &Plan, runs: usize) -> Result<
     let mut rows = Vec::new();
     for _ in 0..runs {
         let mut record = Record::new(None);
-        runner::run(part, &ready, plan, &mut |rows| record.add(rows));
+        let given_up = &mut GivenUp::default();
+        runner::run(part, &ready, plan, given_up, &mut |rows| record.add(rows));
         record::add_rounds(&mut rows, record.rows);
     }
     Ok(rows)
@@ -157,16 +194,10 @@ fn seed_plan(sizes: Vec<Params>, rounds: usize) -> Plan {
 }
 
 impl Pace {
-    /// The plan for a part, if the run must be over at `end` and `parts`, including this
-    /// one, are still to run.
+    /// The plan for a part of a run without a budget for all. A quick run must be over at `end`, and
+    /// `parts`, including this one, are still to run.
     fn plan(&self, part: &Scenario, parts: &[&Scenario], end: Option<Instant>) -> Plan {
-        let sizes = match (self.quick, end) {
-            (true, _) => part.quick,
-            (false, Some(_)) => part.short,
-            (false, None) => part.full,
-        };
-        let share = end.map(|end| self.share(parts, end));
-        let cut = share.map(|share| Instant::now() + share * OVERRUN_MOST);
+        let sizes = if self.quick { part.quick } else { part.full };
         Plan {
             sizes: with_workers(sizes(), &self.workers),
             rounds: match self.quick {
@@ -176,29 +207,37 @@ impl Pace {
             },
             seed: self.seed,
             warm_up: usize::from(!self.quick),
-            budget: share,
+            budget: end.map(|end| self.share(parts, end)),
             end,
-            // In a quick run, slow engines are ended after a few seconds
-            // instead.
-            cut: cut.min(end).filter(|_| !self.quick),
+            // In a quick run, slow engines are ended after a few seconds instead.
+            cut: None,
             run_limit: if self.quick { QUICK_LIMIT } else { self.limit },
             is_quick: self.quick,
         }
     }
 
-    /// How much of the remaining time the first of these parts may take.
+    /// The plan for one round of a part in a run that must be over at `end`.
+    fn turn_plan(&self, part: &Scenario, turn: Turn, end: Instant) -> Plan {
+        Plan {
+            sizes: with_workers((part.short)(), &self.workers),
+            rounds: 1,
+            seed: self.seed,
+            warm_up: 0,
+            budget: Some(turn.most),
+            end: Some(end),
+            cut: Some((Instant::now() + turn.most).min(end)),
+            run_limit: self.limit,
+            is_quick: false,
+        }
+    }
+
+    /// How much of the remaining time the first of these parts may take: a quick run has a time
+    /// limit for each scenario.
     fn share(&self, parts: &[&Scenario], end: Instant) -> Duration {
         let left = end.saturating_duration_since(Instant::now());
-        // A quick run has a time limit for each scenario, and a budget is for
-        // all.
-        let (left, parts) = if self.quick {
-            let same = parts.iter().take_while(|part| part.name == parts[0].name);
-            (left.saturating_sub(QUICK_RESERVE), &parts[..same.count()])
-        } else {
-            (left, parts)
-        };
-        let weight: u32 = parts.iter().map(|part| part.weight).sum();
-        left * parts[0].weight / weight
+        let same = parts.iter().take_while(|part| part.name == parts[0].name);
+        let weight: u32 = same.map(|part| part.weight).sum();
+        left.saturating_sub(QUICK_RESERVE) * parts[0].weight / weight
     }
 }
 
@@ -222,6 +261,19 @@ impl Record {
         self.rows.extend(rows);
         if let Some(path) = &self.path {
             self.failure = record::save(path, &self.rows).err();
+        }
+    }
+
+    /// Like [`Self::add`], if there may be rounds of the same already.
+    fn add_round(&mut self, rows: Vec<Row>) {
+        record::add_rounds(&mut self.rows, rows);
+        self.add(Vec::new());
+    }
+
+    /// Prints where it is.
+    fn name(&self) {
+        if let Some(path) = &self.path {
+            println!("record: {}", path.display());
         }
     }
 
@@ -288,10 +340,6 @@ const WORKERS: [&str; 2] = ["workers", "threads"];
 
 const MACHINE: &str = "random-access";
 
-/// How many times its share a part may take, so that its largest sizes get a round; the
-/// parts after it then share the rest.
-const OVERRUN_MOST: u32 = 2;
-
 /// No process of a quick scenario starts after this time.
 const QUICK_END: Duration = Duration::from_secs(20);
 /// No round of a quick scenario starts in this last part of that time.
@@ -357,28 +405,17 @@ mod tests {
     }
 
     #[test]
-    fn no_part_exceeds_the_budget_of_all() {
+    fn no_turn_exceeds_the_budget_of_all() {
         let parts = chosen(&names(&["all"])).unwrap();
-        let end = Instant::now() + Duration::from_secs(18 * 60);
-        for first in 0..parts.len() {
-            let plan = pace(false).plan(parts[first], &parts[first..], Some(end));
-            assert!(
-                plan.cut.is_some_and(|cut| cut <= end),
-                "{}",
-                parts[first].work
-            );
+        let budget = Duration::from_secs(18 * 60);
+        let end = Instant::now() + budget;
+        let mut turns = Turns::new(parts.iter().map(|part| part.weight), 3);
+        for part in &parts {
+            let turn = turns.next(budget).unwrap();
+            let plan = pace(false).turn_plan(part, turn, end);
+            assert!(plan.cut.is_some_and(|cut| cut <= end), "{}", part.work);
+            assert_eq!((plan.rounds, plan.sizes), (1, (part.short)()));
         }
-    }
-
-    #[test]
-    fn a_part_that_took_longer_shortens_those_after_it() {
-        let parts = chosen(&names(&["all"])).unwrap();
-        let cut = |seconds| {
-            let end = Instant::now() + Duration::from_secs(seconds);
-            pace(false).plan(parts[1], &parts[1..], Some(end)).budget
-        };
-        assert!(cut(600) < cut(900));
-        assert_eq!(cut(0), Some(Duration::ZERO));
     }
 
     #[test]

@@ -63,23 +63,23 @@ impl Plan {
     }
 }
 
-/// Measures `engines` by `plan`; those that are missing have the reason. `note` gets the
-/// rows of each size when they are complete.
+/// Measures `engines` by `plan`; those that are missing have the reason, and those that were given
+/// up are not tried again. `note` gets the rows of each size when they are complete.
 pub fn run(
     scenario: &Scenario,
     engines: &[(Engine, Option<String>)],
     plan: &Plan,
+    given_up: &mut GivenUp,
     note: &mut dyn FnMut(Vec<Row>),
 ) {
     let bar = progress(plan, engines.len());
     let end = plan.budget.map(|budget| Instant::now() + budget);
-    let mut given_up = GivenUp::default();
     for (index, params) in plan.sizes.iter().enumerate() {
         bar.set_prefix(format!("{} {params}", scenario.name));
         let left = (plan.sizes.len() - index) as u32;
         let deadline = end.map(|end| Instant::now() + (end - Instant::now()) / left);
         let mut size = Size::new(scenario, params.with("seed", plan.seed), engines);
-        size.refuse(&given_up);
+        size.refuse(given_up);
         size.all_rounds(plan, deadline, left == 1, &bar);
         given_up.note(&size);
         bar.set_position(((index + 1) * (plan.warm_up + plan.rounds) * engines.len()) as u64);
@@ -91,7 +91,7 @@ pub fn run(
 /// The engines that were ended for being too slow, with the size and the limit; larger
 /// sizes are not tried.
 #[derive(Default)]
-struct GivenUp(BTreeMap<String, (u64, Status)>);
+pub struct GivenUp(BTreeMap<String, (u64, Status)>);
 
 impl GivenUp {
     fn note(&mut self, size: &Size) {
@@ -407,7 +407,13 @@ mod tests {
         fn outcomes(&self, plan: &Plan) -> Vec<(Status, String)> {
             let digest = crate::scenario::parts("digest")[0];
             let mut rows = Vec::new();
-            run(digest, &self.engines, plan, &mut |more| rows.extend(more));
+            run(
+                digest,
+                &self.engines,
+                plan,
+                &mut GivenUp::default(),
+                &mut |more| rows.extend(more),
+            );
             let outcome = |row: Row| (row.status, row.reason);
             rows.into_iter().map(outcome).collect()
         }

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use busyhour::{
-    bus::{Delivery, Event, Subscription, Topic},
+    bus::{Delivery, Event, Packing, Subscription, Topic},
     pool::TaskPool,
     serializer::Serializer,
     task::Overflow,
@@ -117,7 +117,26 @@ impl Bus for Cached {
     }
 }
 
-pub struct Lookup(Topic<Update>);
+/// The same, kept packed beside its key, as the maps of peers keep it: lookups cost less, and
+/// publishes more.
+#[derive(Debug, Clone, Copy)]
+struct PackedUpdate(Update);
+
+impl Event for PackedUpdate {
+    type Key = u64;
+
+    const PACKING: Option<Packing<Self>> = Some(Packing::new(
+        2,
+        |Self(update)| [update.key, update.value, 0],
+        |[key, value, _]| Self(Update { key, value }),
+    ));
+
+    fn key(&self) -> &u64 {
+        &self.0.key
+    }
+}
+
+pub struct Lookup(Topic<PackedUpdate>);
 
 impl Lookup {
     pub fn new() -> Self {
@@ -127,11 +146,11 @@ impl Lookup {
 
 impl kit::lookup::Lookup for Lookup {
     fn put(&self, key: u64, value: u64) {
-        let _ = self.0.publish(Update { key, value });
+        let _ = self.0.publish(PackedUpdate(Update { key, value }));
     }
 
     fn get(&self, key: u64) -> Option<u64> {
-        self.0.get(&key).map(|update| update.value)
+        self.0.get(&key).map(|update| update.0.value)
     }
 }
 

@@ -62,6 +62,7 @@ mod cache;
 mod nodes;
 mod index;
 mod delivery;
+mod packing;
 mod publish_all_if;
 mod publish_if;
 mod publish_options;
@@ -80,6 +81,7 @@ pub use delivery::{Attribute, EventStream, Subscription, SubscriptionBuilder};
 pub use message::Message;
 pub use name::Name;
 pub use nodes::NodeId;
+pub use packing::Packing;
 pub use record::{
     BitField, DecodeError, Element, ElementId, Limits, Record, RecordKey, RecordPattern, Value,
 };
@@ -122,6 +124,9 @@ pub trait Event: Clone + Send + Sync + 'static {
     /// The type of the key: the topic keeps one last value per key, and one
     /// order per key.
     type Key: Eq + Hash + Clone + Send + Sync + 'static;
+
+    /// How events that are a few numbers are kept beside the keys of a cache; `None` for all others.
+    const PACKING: Option<Packing<Self>> = None;
 
     /// The key of this event; must be the same at every call.
     fn key(&self) -> &Self::Key;

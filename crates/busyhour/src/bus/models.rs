@@ -2,7 +2,7 @@
 //! that is possible with a few preemptions. README.md beside this file has the
 //! arguments that they check.
 
-use super::{Delivery, Event, EventStream, Message, Published, Subscription, Topic};
+use super::{Delivery, Event, EventStream, Message, Packing, Published, Subscription, Topic};
 use crate::task::{Deliveries, Executor, Overflow, Rejected, Task};
 use futures_core::Stream;
 use loom::{model::Builder, thread};
@@ -137,6 +137,55 @@ fn loom_a_lookup_meets_replacements() {
         let flags = flags.0.lock().unwrap();
         assert!(flags.iter().all(|flag| flag.load(Ordering::SeqCst)));
     });
+}
+
+/// Its two words belong together.
+#[derive(Clone, Copy)]
+struct Packed(u64, u64);
+
+impl Event for Packed {
+    type Key = ();
+
+    const PACKING: Option<Packing<Self>> = Some(Packing::new(
+        2,
+        |packed| [packed.0, packed.1, 0],
+        |[first, second, _]| Packed(first, second),
+    ));
+
+    fn key(&self) -> &() {
+        &()
+    }
+}
+
+/// A lookup finds the words of one event, while another one takes its place, and the memory of the
+/// first one holds the third.
+#[test]
+fn loom_a_lookup_does_not_mix_the_words_of_two_events() {
+    for removes in [false, true] {
+        check(move || {
+            let topic = Topic::<Packed>::builder("model").cached().small().build();
+            let publish = |number: u64| _ = topic.publish(Packed(number, number + 10));
+            publish(1);
+            let reader = {
+                let topic = topic.clone();
+                thread::spawn(move || topic.get(&()))
+            };
+            publish(2);
+            if removes {
+                _ = topic.remove(&());
+            }
+            publish(3);
+            if !removes {
+                publish(4);
+            }
+            match reader.join().unwrap() {
+                Some(Packed(first, second)) => assert_eq!(first + 10, second),
+                None => assert!(removes, "the key never goes"),
+            }
+            let last = topic.get(&()).map(|last| last.0);
+            assert_eq!(last, Some(if removes { 3 } else { 4 }));
+        });
+    }
 }
 
 /// Two threads offer one value that is not the last one: one of them publishes it, whether the key

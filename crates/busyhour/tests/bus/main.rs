@@ -10,6 +10,7 @@ mod log;
 #[path = "../model/level.rs"]
 mod model;
 mod origin;
+mod packing;
 mod panic;
 mod promises;
 mod publish_if;

@@ -1,5 +1,9 @@
 use super::shared::{Given, SharedEvent};
-use crate::bus::{Event, panics::Held};
+use crate::bus::{
+    Event,
+    packing::{PackedEvent, Packing},
+    panics::Held,
+};
 use std::mem;
 
 /// An event on its way into a topic. After the publish, a replaced event that
@@ -9,15 +13,19 @@ pub(in crate::bus) struct Incoming<E> {
     pub(in crate::bus) copy: EventCopy<E>,
 }
 
-/// A copy of an event for the first subscriber that wants it; `None` if a copy
-/// would not be cheaper.
+/// What is made of an event before a lock is taken, since user code makes it.
 ///
 /// Two cores that share an event both write its reference count, so each waits
 /// for the other's cache line. A small copy is in the queue, which its
 /// subscriber reads anyway. The copy is made before a lock is taken, since
 /// `clone` is user code. Its drop runs no code, so a queue can drop it under a
 /// lock.
-pub(in crate::bus) struct EventCopy<E>(Option<E>);
+pub(in crate::bus) struct EventCopy<E> {
+    /// A copy for the first subscriber that wants it; `None` if a copy would not be cheaper.
+    pub(super) event: Option<E>,
+    /// The words for the table, if events of this type are packed.
+    pub(super) packed: Option<PackedEvent>,
+}
 
 impl<E: Event> Incoming<E> {
     /// An event that may have subscribers. Runs user code if it has: no lock
@@ -45,20 +53,30 @@ impl<E: Event> Incoming<E> {
 }
 
 impl<E> EventCopy<E> {
-    pub(in crate::bus) const NONE: Self = Self(None);
+    pub(in crate::bus) const NONE: Self = Self {
+        event: None,
+        packed: None,
+    };
 
     /// Whether a copy costs less than a reference count that two cores write.
     pub(in crate::bus) const IS_WORTH_IT: bool = !mem::needs_drop::<E>() && size_of::<E>() <= 64;
 
     #[inline(always)]
     pub(in crate::bus) fn take(&mut self) -> Option<E> {
-        self.0.take()
+        self.event.take()
+    }
+
+    #[inline(always)]
+    pub(in crate::bus) fn packed(&self) -> Option<PackedEvent> {
+        self.packed
     }
 }
 
 impl<E: Event> EventCopy<E> {
     #[inline(always)]
     fn of(event: &E, is_heard: impl FnOnce() -> bool) -> Self {
-        Self((Self::IS_WORTH_IT && is_heard()).then(|| event.clone()))
+        let packed = Packing::of().map(|packing| packing.pack(event));
+        let event = (Self::IS_WORTH_IT && is_heard()).then(|| event.clone());
+        Self { event, packed }
     }
 }

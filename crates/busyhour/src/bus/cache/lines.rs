@@ -1,20 +1,23 @@
 use std::{
     alloc::{self, Layout},
-    ops::Deref,
+    marker::PhantomData,
     ptr::{self, NonNull},
     slice,
 };
 
-/// A boxed slice that begins on a cache line. The system provides its memory
-/// only where it is touched.
+/// Two rows of items in one piece of memory that begins on a cache line. The second row follows the
+/// first one, on a line of its own, so one pointer leads to both. The first row has `width` items for
+/// each of the second. The system provides the memory only where it is touched.
 ///
 /// An item whose size divides a line, or is a multiple of it, touches as few
 /// lines as possible; in an ordinary box every other 32-byte item crosses two
 /// lines.
-pub(in crate::bus) struct Lines<T> {
-    items: NonNull<T>,
+pub(in crate::bus) struct Lines<A, B> {
+    first: NonNull<A>,
     len: usize,
+    width: usize,
     memory: NonNull<u8>,
+    owns: PhantomData<(A, B)>,
 }
 
 /// Types for which zeroed memory is a valid value.
@@ -27,65 +30,115 @@ pub(in crate::bus) unsafe trait Zeroed {
     fn zeroed() -> Self;
 }
 
-impl<T: Zeroed> Lines<T> {
-    /// A slice of `len` zeroed items.
-    pub(super) fn zeroed(len: usize) -> Self {
-        let layout = Self::layout(len);
+impl<A: Zeroed, B: Zeroed> Lines<A, B> {
+    /// Rows of `len * width` and of `len` zeroed items.
+    pub(super) fn zeroed(len: usize, width: usize) -> Self {
+        let layout = Self::layout(len, width);
         // SAFETY: the layout is not empty: there is room for a line at least.
         let memory = unsafe { alloc::alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory) else {
             alloc::handle_alloc_error(layout)
         };
         let offset = memory.align_offset(LINE_BYTES);
-        // SAFETY: the layout has a line more than the items need, and the way
+        // SAFETY: the layout has a line more than the rows need, and the way
         // to the next line is shorter than a line.
-        let items = unsafe { memory.add(offset) }.cast::<T>();
+        let first = unsafe { memory.add(offset) }.cast::<A>();
         if cfg!(loom) {
-            // SAFETY: each index is below `len`, for which there is room.
-            (0..len).for_each(|index| unsafe { items.add(index).write(T::zeroed()) });
+            // SAFETY: each index is below the length of the row.
+            unsafe {
+                (0..len * width).for_each(|index| first.add(index).write(A::zeroed()));
+                let second = first.byte_add(Self::second_offset(len, width)).cast::<B>();
+                (0..len).for_each(|index| second.add(index).write(B::zeroed()));
+            }
         }
-        Self { items, len, memory }
+        let owns = PhantomData;
+        Self {
+            first,
+            len,
+            width,
+            memory,
+            owns,
+        }
     }
 }
 
-impl<T> Lines<T> {
-    /// The layout for `len` items. The allocator would zero memory with a
+impl<A, B> Lines<A, B> {
+    /// The layout for rows of `len * width` and of `len` items. The allocator would zero memory with a
     /// larger alignment than its own by hand, page by page.
-    fn layout(len: usize) -> Layout {
-        const { assert!(align_of::<T>() <= LINE_BYTES) };
-        let bytes = len.checked_mul(size_of::<T>());
+    fn layout(len: usize, width: usize) -> Layout {
+        const { assert!(align_of::<A>() <= LINE_BYTES && align_of::<B>() <= LINE_BYTES) };
+        let second = len.checked_mul(size_of::<B>());
+        let bytes = second.and_then(|second| second.checked_add(Self::second_offset(len, width)));
         let layout = bytes
             .and_then(|bytes| bytes.checked_add(LINE_BYTES))
             .and_then(|bytes| Layout::from_size_align(bytes, align_of::<u64>()).ok());
         layout.expect("a table is smaller than the address space")
     }
-}
 
-impl<T> Deref for Lines<T> {
-    type Target = [T];
-
+    /// How many bytes after the first row's begin the second one begins.
     #[inline(always)]
-    fn deref(&self) -> &[T] {
-        // SAFETY: there are `len` items, made with the memory and alive until
-        // it is given back.
-        unsafe { slice::from_raw_parts(self.items.as_ptr(), self.len) }
+    pub(super) const fn second_offset(len: usize, width: usize) -> usize {
+        (len * width * size_of::<A>()).next_multiple_of(LINE_BYTES)
+    }
+
+    /// Where the first row begins. The pointer may be followed to the second row, too.
+    pub(super) fn first(&self) -> *mut A {
+        self.first.as_ptr()
+    }
+
+    /// The length of the second row.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Both rows.
+    pub(super) fn rows(&self) -> (&[A], &[B]) {
+        // SAFETY: the rows are there as long as this.
+        unsafe { Self::rows_at(self.first.as_ptr(), self.len, self.width) }
+    }
+
+    /// Both rows, by a pointer to them.
+    ///
+    /// # Safety
+    ///
+    /// - The pointer, the length and the width are those of rows that live as long as `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn rows_at<'a>(
+        first: *const A,
+        len: usize,
+        width: usize,
+    ) -> (&'a [A], &'a [B]) {
+        // SAFETY: so many items of the first row begin there, made with the memory, and so many of
+        // the second one at its offset; they are there for `'a`.
+        unsafe {
+            let second = first.byte_add(Self::second_offset(len, width)).cast::<B>();
+            (
+                slice::from_raw_parts(first, len * width),
+                slice::from_raw_parts(second, len),
+            )
+        }
     }
 }
 
-impl<T> Drop for Lines<T> {
+impl<A, B> Drop for Lines<A, B> {
     fn drop(&mut self) {
-        let items = ptr::slice_from_raw_parts_mut(self.items.as_ptr(), self.len);
+        let second = Self::second_offset(self.len, self.width);
+        let first_len = self.len * self.width;
         // SAFETY: the items are valid, and nobody can reach them any more.
-        unsafe { items.drop_in_place() };
+        unsafe {
+            let second = self.first.byte_add(second).cast::<B>();
+            ptr::slice_from_raw_parts_mut(self.first.as_ptr(), first_len).drop_in_place();
+            ptr::slice_from_raw_parts_mut(second.as_ptr(), self.len).drop_in_place();
+        }
         // SAFETY: the memory came from the allocator with this very layout.
-        unsafe { alloc::dealloc(self.memory.as_ptr(), Self::layout(self.len)) };
+        unsafe { alloc::dealloc(self.memory.as_ptr(), Self::layout(self.len, self.width)) };
     }
 }
 
 // SAFETY: it owns its items.
-unsafe impl<T: Send> Send for Lines<T> {}
+unsafe impl<A: Send, B: Send> Send for Lines<A, B> {}
 // SAFETY: shared, it only hands out shared items.
-unsafe impl<T: Sync> Sync for Lines<T> {}
+unsafe impl<A: Sync, B: Sync> Sync for Lines<A, B> {}
 
 pub(super) const LINE_BYTES: usize = 64;
 
@@ -101,16 +154,25 @@ mod tests {
         }
     }
 
+    // SAFETY: as above.
+    unsafe impl Zeroed for [AtomicU64; 3] {
+        fn zeroed() -> Self {
+            [0; 3].map(AtomicU64::new)
+        }
+    }
+
     #[test]
-    fn items_are_zero_and_begin_on_a_line() {
-        for len in [1, 8, 100, 100_000] {
-            let lines = Lines::<AtomicU64>::zeroed(len);
-            assert_eq!(lines.len(), len);
-            assert!(lines.as_ptr().addr() % LINE_BYTES == 0);
-            assert!(lines.iter().all(|item| item.load(Ordering::Relaxed) == 0));
-            lines
-                .iter()
-                .for_each(|item| item.store(7, Ordering::Relaxed));
+    fn items_are_zero_and_both_rows_begin_on_a_line() {
+        for len in [1, 3, 8, 100, 100_000] {
+            let lines = Lines::<AtomicU64, [AtomicU64; 3]>::zeroed(len, 2);
+            let (first, second) = lines.rows();
+            assert_eq!((first.len(), second.len()), (2 * len, len));
+            assert!(first.as_ptr().addr() % LINE_BYTES == 0);
+            assert!(second.as_ptr().addr() % LINE_BYTES == 0);
+            assert!(first.as_ptr_range().end.addr() <= second.as_ptr().addr());
+            let items = || first.iter().chain(second.iter().flatten());
+            assert!(items().all(|item| item.load(Ordering::Relaxed) == 0));
+            items().for_each(|item| item.store(7, Ordering::Relaxed));
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 use std::{
+    alloc::{self, Layout},
     marker::PhantomData,
     mem::{self, ManuallyDrop, MaybeUninit},
     ops::Deref,
@@ -139,8 +140,14 @@ impl<E> SharedEvent<E> {
 }
 
 impl<E> Room<E> {
+    /// Ends the program if the allocator has no memory, or only such whose address has bits where
+    /// the table keeps some of its own.
     pub(in crate::bus) fn new() -> Self {
-        Self(Box::new_uninit())
+        let room = Box::<Node<E>>::new_uninit();
+        if room.as_ptr().addr() & TAG_MASK != 0 {
+            alloc::handle_alloc_error(Layout::new::<Node<E>>());
+        }
+        Self(room)
     }
 }
 
@@ -249,3 +256,13 @@ impl<E> Held<Given<E>> {
         self.leave(Given::needs_drop);
     }
 }
+
+/// The bits of an address that no program on this processor has, so that the table keeps other things
+/// there. The addresses of programs on x86-64 have 56 bits at most; those of other processors may have
+/// marks of the allocator above them.
+pub(super) const TAG_MASK: usize = if cfg!(all(target_arch = "x86_64", target_pointer_width = "64"))
+{
+    usize::MAX << (usize::BITS - 8)
+} else {
+    0
+};

@@ -1,16 +1,18 @@
 //! The last-value table of one shard: one writer at a time; readers take no
 //! lock and wait for no thread.
 //!
-//! Open addressing with linear probing. A slot holds the hash and a pointer to
-//! the event. A replaced event is dropped only when no reader can still use it.
+//! Open addressing with linear probing. A slot has an entry, the pointer to the
+//! event with a part of the hash, which is all that a lookup reads of it. A replaced event is dropped only when no reader can still use it.
 //! The module's README.md has the proof.
 
+mod entry;
 mod slots;
 mod tombstones;
 mod unread;
 mod writer;
 
-use slots::{CacheSlot, CacheSlots, SlotArray, untagged};
+use entry::{CacheEntry, Probe};
+use slots::{CacheSlot, CacheSlots, SlotArray, addresses};
 use tombstones::Tombstones;
 pub(in crate::bus) use unread::{NextSlots, Unread, UnreadChange};
 
@@ -18,12 +20,13 @@ use super::{
     copies::{CopiedChanges, RecentCopies},
     epoch::{Pin, epochs},
     garbage::{Garbage, Overdue},
+    incoming::EventCopy,
     recent::RecentChanges,
     shared::{Given, SharedEvent},
     slot_word::{SlotKind, SlotWord},
 };
 use crate::{
-    bus::{Event, panics::Panics},
+    bus::{Event, packing::PackedEvent, panics::Panics},
     sync::{
         atomic::{AtomicPtr, Ordering},
         load_sequential_pointer, load_sequential_u64,
@@ -35,7 +38,7 @@ use std::mem;
 /// shard's lock.
 pub(in crate::bus) struct CacheTable<E: Event> {
     /// The current array, as [`SlotArray::tagged`]: written by the writer, followed by pinned readers.
-    slots: AtomicPtr<CacheSlot<E>>,
+    slots: AtomicPtr<CacheEntry<E>>,
 }
 
 /// The part that only the holder of the shard's lock uses. What each publish uses comes first.
@@ -125,7 +128,7 @@ pub(in crate::bus) struct SlotPosition {
 /// Like [`SlotPosition`], of a key that has an event, in a shard where nobody
 /// lags.
 pub(in crate::bus) struct LiveSlot<'a, E> {
-    slot: &'a CacheSlot<E>,
+    slot: CacheSlot<'a, E>,
     place: SlotPosition,
 }
 
@@ -163,7 +166,11 @@ impl<E: Event> LiveSlot<'_, E> {
     /// Replaces the last event of the key, in a shard where nobody lags;
     /// returns the new version.
     #[inline(always)]
-    pub(in crate::bus) fn replace(self, writer: &mut CacheWriter<E>, event: SharedEvent<E>) -> u64 {
+    pub(in crate::bus) fn replace(
+        self,
+        writer: &mut CacheWriter<E>,
+        event: (SharedEvent<E>, Option<PackedEvent>),
+    ) -> u64 {
         let version = writer.version + 1;
         writer.version = version;
         let word = SlotWord::new(SlotKind::Live, version);
@@ -211,17 +218,12 @@ impl<E: Event> CacheTable<E> {
     /// The last event of the key.
     #[inline]
     pub(in crate::bus) fn get(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<E> {
-        let slots = self.pinned_slots(pin);
-        for (_, slot) in slots.probe(hash) {
-            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
-            if word == SlotWord::EMPTY {
-                return None;
-            }
-            if word.kind() != SlotKind::Live || slot.hash.load(Ordering::Relaxed) != hash {
-                continue;
-            }
-            if let Some(event) = slot.read(pin).filter(|event| event.key() == key) {
-                return Some(event.clone());
+        let wanted = |event: &E| (event.key() == key).then(|| event.clone());
+        for cells in self.pinned_slots(pin).probe_entries(hash) {
+            match cells.probe(hash, pin, wanted) {
+                Probe::End => return None,
+                Probe::Found(Some(event)) => return Some(event),
+                Probe::Found(None) | Probe::Pass => {}
             }
         }
         None
@@ -235,25 +237,23 @@ impl<E: Event> CacheTable<E> {
         seen.found = None;
         seen.others.clear();
         for (index, slot) in slots.probe(hash) {
-            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
-            if word == SlotWord::EMPTY {
-                break;
-            }
-            if slot.hash.load(Ordering::Relaxed) != hash {
-                continue;
-            }
             // Read before the event: an event that is read afterwards belongs
             // to this tenure or a later one, and the holder of the lock detects
             // a later one.
-            let born = slot.born.load(Ordering::Acquire);
+            let born = slot.state.born.load(Ordering::Acquire);
             let tenure = SlotTenure { index, born };
-            match slot.read(pin) {
-                Some(event) if event.key() == key => {
+            let is_it = |event: &E| event.key() == key;
+            match slot
+                .cells
+                .probe_all(hash, pin, || slot.hash() == hash, is_it)
+            {
+                Probe::End => break,
+                Probe::Pass => {}
+                Probe::Found(true) => {
                     seen.found = Some(tenure);
                     return;
                 }
-                Some(_) => seen.others.push(tenure),
-                None => {}
+                Probe::Found(false) => seen.others.push(tenure),
             }
         }
     }
@@ -267,17 +267,16 @@ impl<E: Event> CacheTable<E> {
         pin: &Pin<'_>,
     ) -> Option<SlotTenure> {
         for (index, slot) in self.pinned_slots(pin).probe(hash) {
-            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
-            if word == SlotWord::EMPTY {
-                return None;
-            }
-            if slot.hash.load(Ordering::Relaxed) != hash {
-                continue;
-            }
             // Read before the event: see `Self::look`.
-            let born = slot.born.load(Ordering::Acquire);
-            if slot.read(pin).is_some_and(|event| event.key() == key) {
-                return Some(SlotTenure { index, born });
+            let born = slot.state.born.load(Ordering::Acquire);
+            let is_it = |event: &E| event.key() == key;
+            match slot
+                .cells
+                .probe_all(hash, pin, || slot.hash() == hash, is_it)
+            {
+                Probe::End => return None,
+                Probe::Found(true) => return Some(SlotTenure { index, born }),
+                Probe::Found(false) | Probe::Pass => {}
             }
         }
         None
@@ -295,21 +294,19 @@ impl<E: Event> CacheTable<E> {
         for (index, slot) in self.pinned_slots(pin).probe(hash) {
             // Read before the event: the event that is read afterwards is that of this version or
             // of a later one, and the holder of the lock detects a later one.
-            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
-            if word == SlotWord::EMPTY {
-                break;
-            }
-            if word.kind() != SlotKind::Live || slot.hash.load(Ordering::Relaxed) != hash {
-                continue;
-            }
-            let born = slot.born.load(Ordering::Acquire);
-            if let Some(event) = slot.read(pin).filter(|event| event.key() == key) {
-                let tenure = SlotTenure { index, born };
-                return match may_replace(event) {
-                    true => Judged::May(Expected::Version(tenure, word.version())),
-                    false => Judged::Stays,
-                };
-            }
+            let born = slot.state.born.load(Ordering::Acquire);
+            let word = SlotWord::from_bits(load_sequential_u64(&slot.state.word));
+            let judge = |event: &E| (event.key() == key).then(|| may_replace(event));
+            let may_replace = match slot.cells.probe(hash, pin, judge) {
+                Probe::End => break,
+                Probe::Found(Some(may_replace)) => may_replace,
+                Probe::Found(None) | Probe::Pass => continue,
+            };
+            let tenure = SlotTenure { index, born };
+            return match may_replace {
+                true => Judged::May(Expected::Version(tenure, word.version())),
+                false => Judged::Stays,
+            };
         }
         Judged::May(Expected::Absent)
     }
@@ -360,18 +357,24 @@ impl<E: Event> CacheTable<E> {
     /// a pin.
     #[inline(always)]
     pub(in crate::bus) fn prefetch(&self, hash: u64) {
-        let (first, len) = untagged(self.slots.load(Ordering::Relaxed));
-        let index = hash as usize & (len - 1);
-        prefetch(first.addr() + index * size_of::<CacheSlot<E>>());
+        let (entry, state) = addresses(self.slots.load(Ordering::Relaxed), hash);
+        prefetch(entry);
+        prefetch(state);
+    }
+
+    /// Prefetches what a lookup reads of the key's slot.
+    #[inline(always)]
+    pub(in crate::bus) fn prefetch_entry(&self, hash: u64) {
+        prefetch(addresses(self.slots.load(Ordering::Relaxed), hash).0);
     }
 
     /// Prefetches the event that a search for this hash would look at first.
     #[inline(always)]
     pub(in crate::bus) fn prefetch_event(&self, hash: u64, pin: &Pin<'_>) {
-        let mut slots = self.pinned_slots(pin).probe(hash).take(PROBES_AHEAD);
-        let slot = slots.find(|(_, slot)| slot.hash.load(Ordering::Relaxed) == hash);
-        if let Some((_, slot)) = slot {
-            prefetch(slot.event.load(Ordering::Relaxed).addr());
+        let entries = self.pinned_slots(pin).probe_entries(hash);
+        let mut entries = entries.take(PROBES_AHEAD).map(|cells| cells.load(pin));
+        if let Some(entry) = entries.find(|entry| entry.is_with(hash)) {
+            prefetch(entry.node().addr());
         }
     }
 
@@ -381,7 +384,7 @@ impl<E: Event> CacheTable<E> {
         writer: &CacheWriter<E>,
         place: SlotPosition,
     ) -> Option<SharedEvent<E>> {
-        self.writer_slots(writer).slots[place.index].share()
+        self.writer_slots(writer).at(place.index).share()
     }
 
     /// Replaces the last event of the key; returns the version at which the key
@@ -391,21 +394,22 @@ impl<E: Event> CacheTable<E> {
         &self,
         writer: &mut CacheWriter<E>,
         (hash, place): (u64, Option<SlotPosition>),
-        (event, copy): (SharedEvent<E>, Option<E>),
+        (event, copy): (SharedEvent<E>, &mut EventCopy<E>),
         laggards_since: u64,
     ) -> (Put, u64) {
         writer.version += 1;
         if laggards_since > 0 {
             let before = place.map_or(0, |place| place.version());
-            writer.copies.note((writer.version, before), copy);
+            writer.copies.note((writer.version, before), copy.take());
         }
+        let event = (event, copy.packed());
         let Some(SlotPosition { index, born, word }) = place else {
             let index = self.insert(writer, hash, event);
             self.note(writer, index, laggards_since);
             return (Put::NewKey, writer.version);
         };
         let changed = word.changed(SlotKind::Live, writer.version, laggards_since);
-        let old = self.writer_slots(writer).slots[index].replace(changed, event);
+        let old = self.writer_slots(writer).at(index).replace(changed, event);
         self.note(writer, index, laggards_since);
         writer.retire(old);
         if word.kind() == SlotKind::Live {
@@ -420,21 +424,26 @@ impl<E: Event> CacheTable<E> {
     #[inline(always)]
     fn note(&self, writer: &mut CacheWriter<E>, index: usize, laggards_since: u64) {
         if laggards_since > 0 {
-            let slot_count = self.writer_slots(writer).slots.len();
+            let slot_count = self.writer_slots(writer).len();
             writer.recent.note(writer.version, index, slot_count);
         }
     }
 
     /// Returns the slot's index.
     #[cold]
-    fn insert(&self, writer: &mut CacheWriter<E>, hash: u64, event: SharedEvent<E>) -> usize {
+    fn insert(
+        &self,
+        writer: &mut CacheWriter<E>,
+        hash: u64,
+        event: (SharedEvent<E>, Option<PackedEvent>),
+    ) -> usize {
         let used = writer.live_count + writer.removed_count + writer.vacated_count;
         if used + 1 > self.writer_slots(writer).used_max() {
             self.rebuild(writer);
         }
         let slots = self.writer_slots(writer);
         let Some((index, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
-            unreachable!("a table is never more than five eighths full");
+            unreachable!("a table is never full");
         };
         writer.vacated_count -= usize::from(slot.word().kind() == SlotKind::Vacated);
         writer.live_count += 1;
@@ -451,13 +460,13 @@ impl<E: Event> CacheTable<E> {
         laggards_since: u64,
     ) -> bool {
         debug_assert!(place.is_live(), "only a key with a value is removed");
-        let slot = &self.writer_slots(writer).slots[place.index];
+        let slot = self.writer_slots(writer).at(place.index);
         writer.version += 1;
         writer.live_count -= 1;
         let removed = (place.word).changed(SlotKind::Removed, writer.version, laggards_since);
         if removed.is_known_to_laggard() {
             writer.removed_count += 1;
-            slot.set_word(removed);
+            slot.remove(removed);
             self.bury(writer, place.index);
         } else {
             writer.vacated_count += 1;
@@ -476,10 +485,10 @@ impl<E: Event> CacheTable<E> {
         writer: &CacheWriter<E>,
         version: u64,
     ) -> Vec<CachedChange<E>> {
-        let slots = self.writer_slots(writer).slots;
+        let slots = self.writer_slots(writer);
         match writer.recent.since(version, writer.version) {
             Some(noted) => noted
-                .filter_map(|(version, index)| slots[index].change_at(version))
+                .filter_map(|(version, index)| slots.at(index).change_at(version))
                 .collect(),
             None => slots
                 .iter()
@@ -495,12 +504,14 @@ impl<E: Event> CacheTable<E> {
         place: SlotPosition,
         version: u64,
     ) -> Option<CachedChange<E>> {
-        self.writer_slots(writer).slots[place.index].change_since(version)
+        self.writer_slots(writer)
+            .at(place.index)
+            .change_since(version)
     }
 
     /// Frees memory once the table is nearly empty.
     fn shrink(&self, writer: &mut CacheWriter<E>) {
-        let len = self.writer_slots(writer).slots.len();
+        let len = self.writer_slots(writer).len();
         let used = writer.live_count + writer.removed_count;
         if len > SlotArray::<E>::LEN_MIN && used < len / 16 {
             self.rebuild(writer);
@@ -513,7 +524,7 @@ impl<E: Event> CacheTable<E> {
         let old = self.writer_slots(writer);
         let used = writer.live_count + writer.removed_count;
         let new = SlotArray::new(SlotArray::<E>::len_for(used));
-        for slot in old.slots.iter().filter(|slot| !slot.is_free()) {
+        for slot in old.iter().filter(|slot| !slot.is_free()) {
             slot.copy_to(new.slots());
         }
         writer.vacated_count = 0;
@@ -529,7 +540,7 @@ impl<E: Event> CacheTable<E> {
 impl<E: Event> Drop for CacheWriter<E> {
     fn drop(&mut self) {
         let mut panics = Panics::default();
-        for slot in self.array.slots().slots {
+        for slot in self.array.slots().iter() {
             panics.drop(slot.take());
         }
     }
@@ -548,8 +559,8 @@ fn prefetch(address: usize) {
     let _no_hint_here = address;
 }
 
-/// So many slots are looked at for an event that is only prefetched: those of two lines.
-const PROBES_AHEAD: usize = 4;
+/// So many entries are looked at for an event that is only prefetched: a line of them.
+const PROBES_AHEAD: usize = 8;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
@@ -605,7 +616,12 @@ mod tests {
                 Step::Put(key) => {
                     let (place, event) = (self.place(key), SharedEvent::new(Number(key)));
                     let since = self.since;
-                    (self.table).put(&mut self.writer, (key, place), (event, None), since);
+                    (self.table).put(
+                        &mut self.writer,
+                        (key, place),
+                        (event, &mut EventCopy::NONE),
+                        since,
+                    );
                 }
                 Step::Remove(key) => {
                     let place = self.place(key).filter(SlotPosition::is_live);
@@ -622,7 +638,7 @@ mod tests {
 
         /// What a look at every slot finds, oldest first.
         fn found(&self, version: u64) -> Vec<u64> {
-            let slots = self.table.writer_slots(&self.writer).slots;
+            let slots = self.table.writer_slots(&self.writer);
             let found = slots.iter().filter_map(|slot| slot.change_since(version));
             let mut found: Vec<_> = found.map(|change| change.version()).collect();
             found.sort_unstable();

@@ -87,6 +87,7 @@ impl<E: Event> Shard<E> {
         let (given, overdue) = writer.share(given);
         event.given.put(overdue);
         *published += 1;
+        let given = (given, event.copy.packed());
         let (version, born) = (slot.replace(writer, given), tenure.born);
         let swept = writer.sweep_values();
         drop(state);

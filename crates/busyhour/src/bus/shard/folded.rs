@@ -94,7 +94,7 @@ impl<E: Event> Shard<E> {
         state.published += 1;
         let place = slot.place();
         if let Some(writer) = state.writer.as_mut().filter(|_| has_no_receivers) {
-            (result.version, result.born) = (slot.replace(writer, whole), place.born);
+            (result.version, result.born) = (slot.replace(writer, (whole, None)), place.born);
             return Leavings::of(writer.sweep());
         }
         let mut copy = EventCopy::NONE;

@@ -106,7 +106,7 @@ impl<E: Event> Shard<E> {
     #[inline]
     pub(in crate::bus) fn get(&self, hash: u64, key: &E::Key) -> Option<E> {
         let table = self.table.as_ref()?;
-        table.prefetch(hash);
+        table.prefetch_entry(hash);
         pinned(|pin| table.get(hash, key, pin))
     }
 

@@ -393,7 +393,7 @@ impl<E: Event> Shard<E> {
                 Swept::NOTHING
             }
             Some((table, writer)) => {
-                let event = (event, copy.take());
+                let event = (event, copy);
                 let (put, born) = table.put(writer, (hash, place), event, newest_lag);
                 if put == Put::NewKey {
                     topic.count_key();

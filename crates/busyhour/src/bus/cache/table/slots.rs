@@ -9,47 +9,48 @@ use super::{
         slot_word::{SlotKind, SlotWord},
     },
     CachedChange, Seen, SlotPosition, SlotTenure,
+    entry::{CacheEntry, EntryCells, TaggedEvent},
 };
-use crate::sync::{
-    atomic::{AtomicPtr, AtomicU64, Ordering},
-    load_sequential_pointer,
+use crate::{
+    bus::{Event, packing::PackedEvent},
+    sync::atomic::{AtomicU64, Ordering},
 };
-use std::{
-    marker::PhantomData,
-    mem::ManuallyDrop,
-    ptr::{self, NonNull},
-    slice,
-};
+use std::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 
 /// The memory of slots, as many as a power of two. It is behind the shard's lock; others follow its
 /// [`SlotArray::tagged`] pointer.
-pub(in crate::bus) struct SlotArray<E>(Lines<CacheSlot<E>>);
+pub(in crate::bus) struct SlotArray<E>(Lines<CacheEntry<E>, SlotState>);
 
 /// The slots of an array, for whoever may use them now.
 pub(in crate::bus) struct CacheSlots<'a, E> {
-    pub(super) slots: &'a [CacheSlot<E>],
+    /// [`CacheEntry::WIDTH`] for each slot.
+    entries: &'a [CacheEntry<E>],
+    states: &'a [SlotState],
 }
 
-/// Written under the shard's lock, read by any thread that is pinned.
-pub(super) struct CacheSlot<E> {
+/// One slot: written under the shard's lock, read by any thread that is pinned.
+pub(super) struct CacheSlot<'a, E> {
+    pub(super) cells: EntryCells<'a, E>,
+    pub(super) state: &'a SlotState,
+}
+
+/// What a slot has beside its entry. Lookups do not read it.
+pub(super) struct SlotState {
     /// A [`SlotWord`].
     pub(super) word: AtomicU64,
-    /// Written before the word says that the slot is in use.
+    /// Written before the entry says that there is an event.
     pub(super) hash: AtomicU64,
     /// The version at which the key got the slot.
     pub(super) born: AtomicU64,
-    /// The event's [`SharedEvent`], while the word says live or removed;
-    /// otherwise null.
-    pub(super) event: AtomicPtr<Node<E>>,
 }
 
-impl<E> SlotArray<E> {
+impl<E: Event> SlotArray<E> {
     /// Slots of the smallest array.
     pub(super) const LEN_MIN: usize = 8;
 
     pub(super) fn new(len: usize) -> Self {
         debug_assert!(len.is_power_of_two());
-        let new = Self(Lines::zeroed(len));
+        let new = Self(Lines::zeroed(len, CacheEntry::<E>::WIDTH));
         new.touch();
         new
     }
@@ -58,9 +59,15 @@ impl<E> SlotArray<E> {
     /// system would give it a page of zeros that others share, and at the first write another one,
     /// for which it interrupts all processors.
     fn touch(&self) {
-        let step = PAGE_BYTES / size_of::<CacheSlot<E>>();
-        for slot in self.0.iter().step_by(step) {
-            slot.set_word(SlotWord::EMPTY);
+        let (entries, states) = self.0.rows();
+        for entry in entries
+            .iter()
+            .step_by(PAGE_BYTES / size_of::<CacheEntry<E>>())
+        {
+            entry.set(TaggedEvent::EMPTY);
+        }
+        for state in states.iter().step_by(PAGE_BYTES / size_of::<SlotState>()) {
+            state.set_word(SlotWord::EMPTY);
         }
     }
 
@@ -70,51 +77,110 @@ impl<E> SlotArray<E> {
     }
 
     pub(super) fn slots(&self) -> CacheSlots<'_, E> {
-        CacheSlots { slots: &self.0 }
+        let (entries, states) = self.0.rows();
+        CacheSlots { entries, states }
     }
 
-    /// The address of the first slot, with the logarithm of the length in the bits that are zero
+    /// The address of the first entry, with the logarithm of the length in the bits that are zero
     /// since an array begins on a line. So a search needs one load, and no line, to find the array.
-    pub(super) fn tagged(&self) -> *mut CacheSlot<E> {
+    pub(super) fn tagged(&self) -> *mut CacheEntry<E> {
         let tag = self.0.len().trailing_zeros() as usize;
-        let first = self.0.as_ptr().cast_mut();
+        let first = self.0.first();
         debug_assert!(first.addr() % LINE_BYTES == 0 && tag < LINE_BYTES);
         first.map_addr(|address| address | tag)
     }
 }
 
-/// The address of the first slot, and the length, of a [`SlotArray::tagged`] pointer.
+/// The address of the first entry, and the length, of a [`SlotArray::tagged`] pointer.
 #[inline(always)]
-pub(super) fn untagged<E>(tagged: *mut CacheSlot<E>) -> (*const CacheSlot<E>, usize) {
+fn untagged<E>(tagged: *mut CacheEntry<E>) -> (*const CacheEntry<E>, usize) {
     let first = tagged.map_addr(|address| address & !(LINE_BYTES - 1));
     (first, 1 << (tagged.addr() % LINE_BYTES))
 }
 
-impl<'a, E> CacheSlots<'a, E> {
+/// Where the entry of a hash is, and the rest of its slot, in the array with this
+/// [`SlotArray::tagged`] pointer.
+#[inline(always)]
+pub(super) fn addresses<E: Event>(tagged: *mut CacheEntry<E>, hash: u64) -> (usize, usize) {
+    let (first, len) = untagged(tagged);
+    let index = hash as usize & (len - 1);
+    let width = CacheEntry::<E>::WIDTH;
+    let states = first.addr() + Lines::<CacheEntry<E>, SlotState>::second_offset(len, width);
+    (
+        first.addr() + index * width * size_of::<CacheEntry<E>>(),
+        states + index * size_of::<SlotState>(),
+    )
+}
+
+impl<'a, E: Event> CacheSlots<'a, E> {
     /// # Safety
     ///
     /// - The pointer came from [`SlotArray::tagged`], and the array lives as long as `'a`.
     #[inline(always)]
-    pub(super) unsafe fn of_tagged(tagged: *mut CacheSlot<E>) -> Self {
+    pub(super) unsafe fn of_tagged(tagged: *mut CacheEntry<E>) -> Self {
         let (first, len) = untagged(tagged);
         // SAFETY: so many slots begin there, and the array is there for `'a`. Slots are changed only
         // as atomics.
-        let slots = unsafe { slice::from_raw_parts(first, len) };
-        Self { slots }
+        let (entries, states) = unsafe { Lines::rows_at(first, len, CacheEntry::<E>::WIDTH) };
+        Self { entries, states }
     }
 
-    /// How many slots may be in use before the table grows.
+    pub(super) fn len(self) -> usize {
+        self.states.len()
+    }
+
+    #[inline(always)]
+    pub(super) fn at(self, index: usize) -> CacheSlot<'a, E> {
+        assert!(index < self.len(), "an index of another array");
+        // SAFETY: it has just been compared.
+        unsafe { self.slot_at(index) }
+    }
+
+    /// # Safety
+    ///
+    /// - The index is below the length.
+    #[inline(always)]
+    unsafe fn slot_at(self, index: usize) -> CacheSlot<'a, E> {
+        debug_assert!(index < self.len());
+        // SAFETY: the row of entries has `WIDTH` for each state.
+        let cells = unsafe { EntryCells::at(self.entries, index) };
+        // SAFETY: the index is below the length.
+        let state = unsafe { self.states.get_unchecked(index) };
+        CacheSlot { cells, state }
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = CacheSlot<'a, E>> {
+        (0..self.len()).map(move |index| self.at(index))
+    }
+
+    /// How many slots may be in use before the table grows. A small array has short ways to search;
+    /// a large one has few lines, since memory answers later than a longer way takes.
     pub(super) fn used_max(self) -> usize {
-        self.slots.len() / 8 * 5
+        match self.len() <= SPARSE_LEN_MAX {
+            true => self.len() / 8 * 5,
+            false => self.len() / 16 * 13,
+        }
+    }
+
+    /// The entries in which an event with this hash may be, in probe order.
+    #[inline(always)]
+    pub(super) fn probe_entries(self, hash: u64) -> impl Iterator<Item = EntryCells<'a, E>> {
+        let (from, entries, mask) = (hash as usize, self.entries, self.len() - 1);
+        (0..self.len()).map(move |step| {
+            let index = from.wrapping_add(step) & mask;
+            // SAFETY: the length is a power of two, so no index is above the mask.
+            unsafe { EntryCells::at(entries, index) }
+        })
     }
 
     /// The slots in which an event with this hash may be, in probe order.
     #[inline(always)]
-    pub(super) fn probe(self, hash: u64) -> impl Iterator<Item = (usize, &'a CacheSlot<E>)> {
-        let (from, slots) = (hash as usize, self.slots);
-        (0..slots.len()).map(move |step| {
-            let index = from.wrapping_add(step) & (slots.len() - 1);
-            (index, &slots[index])
+    pub(super) fn probe(self, hash: u64) -> impl Iterator<Item = (usize, CacheSlot<'a, E>)> {
+        let from = hash as usize;
+        (0..self.len()).map(move |step| {
+            let index = from.wrapping_add(step) & (self.len() - 1);
+            // SAFETY: the length is a power of two, so no index is above the mask.
+            (index, unsafe { self.slot_at(index) })
         })
     }
 
@@ -124,11 +190,15 @@ impl<'a, E> CacheSlots<'a, E> {
         self,
         SlotTenure { index, born }: SlotTenure,
         hash: u64,
-    ) -> Option<(&'a CacheSlot<E>, SlotPosition)> {
-        let slot = self.slots.get(index)?;
+    ) -> Option<(CacheSlot<'a, E>, SlotPosition)> {
+        if index >= self.len() {
+            return None;
+        }
+        // SAFETY: it has just been compared.
+        let slot = unsafe { self.slot_at(index) };
         let word = slot.word();
-        let is_same = slot.born.load(Ordering::Relaxed) == born
-            && slot.hash.load(Ordering::Relaxed) == hash
+        let is_same = slot.state.born.load(Ordering::Relaxed) == born
+            && slot.hash() == hash
             && matches!(word.kind(), SlotKind::Live | SlotKind::Removed);
         is_same.then_some((slot, SlotPosition { index, born, word }))
     }
@@ -139,11 +209,10 @@ impl<'a, E> CacheSlots<'a, E> {
         let in_use = self
             .probe(hash)
             .take_while(|(_, slot)| slot.word() != SlotWord::EMPTY);
-        let same_hash =
-            in_use.filter(|(_, slot)| !slot.is_free() && slot.hash.load(Ordering::Relaxed) == hash);
+        let same_hash = in_use.filter(|(_, slot)| !slot.is_free() && slot.hash() == hash);
         let mut tenures = same_hash.map(|(index, slot)| SlotTenure {
             index,
-            born: slot.born.load(Ordering::Relaxed),
+            born: slot.state.born.load(Ordering::Relaxed),
         });
         tenures.all(|tenure| seen.others.contains(&tenure))
     }
@@ -157,42 +226,51 @@ impl<E> Clone for CacheSlots<'_, E> {
 
 impl<E> Copy for CacheSlots<'_, E> {}
 
-// SAFETY: zero is the word of an empty slot, whose hash and stay nobody looks
-// at, and the null pointer.
-unsafe impl<E> Zeroed for CacheSlot<E> {
+impl<E> Clone for CacheSlot<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for CacheSlot<'_, E> {}
+
+// SAFETY: zero is the word of an empty slot, whose hash and tenure nobody looks at.
+unsafe impl Zeroed for SlotState {
     fn zeroed() -> Self {
         Self {
             word: AtomicU64::new(SlotWord::EMPTY.bits()),
             hash: AtomicU64::new(0),
             born: AtomicU64::new(0),
-            event: AtomicPtr::new(ptr::null_mut()),
         }
     }
 }
 
-impl<E> CacheSlot<E> {
+impl SlotState {
+    #[inline(always)]
+    fn set_word(&self, word: SlotWord) {
+        self.word.store(word.bits(), Ordering::Release);
+    }
+}
+
+impl<'a, E: Event> CacheSlot<'a, E> {
     /// The word, for the writer, which alone changes it.
     #[inline(always)]
-    pub(super) fn word(&self) -> SlotWord {
-        SlotWord::from_bits(self.word.load(Ordering::Relaxed))
+    pub(super) fn word(self) -> SlotWord {
+        SlotWord::from_bits(self.state.word.load(Ordering::Relaxed))
     }
 
-    pub(super) fn is_free(&self) -> bool {
+    #[inline(always)]
+    pub(super) fn hash(self) -> u64 {
+        self.state.hash.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_free(self) -> bool {
         matches!(self.word().kind(), SlotKind::Empty | SlotKind::Vacated)
     }
 
-    /// The current event, for a reader without a lock.
-    #[inline(always)]
-    pub(super) fn read<'a>(&'a self, _pin: &'a Pin<'_>) -> Option<&'a E> {
-        let event = load_sequential_pointer(&self.event);
-        // SAFETY: it is null or points to an event whose reference the writer
-        // gives up only after this pin has ended.
-        unsafe { event.as_ref() }.map(Node::event)
-    }
-
     /// A new reference to the event, for the writer.
-    pub(super) fn share(&self) -> Option<SharedEvent<E>> {
-        let event = NonNull::new(self.event.load(Ordering::Relaxed))?;
+    pub(super) fn share(self) -> Option<SharedEvent<E>> {
+        let event = NonNull::new(self.cells.get().node())?;
         // SAFETY: the slot holds a reference, which only the writer gives up,
         // and which is left to it here.
         let shared = ManuallyDrop::new(unsafe { SharedEvent::from_raw(event) });
@@ -201,81 +279,96 @@ impl<E> CacheSlot<E> {
 
     /// The current event, for a reader that may want a reference of its own later.
     #[inline(always)]
-    pub(super) fn pinned<'a>(&'a self, _pin: &'a Pin<'_>) -> Option<PinnedEvent<'a, E>> {
-        let node = NonNull::new(load_sequential_pointer(&self.event))?;
+    pub(super) fn pinned(self, pin: &'a Pin<'_>) -> Option<PinnedEvent<'a, E>> {
+        let node = NonNull::new(self.cells.load(pin).node())?;
         let pinned = PhantomData;
         Some(PinnedEvent { node, pinned })
     }
 
-    #[inline(always)]
-    pub(super) fn set_word(&self, word: SlotWord) {
-        self.word.store(word.bits(), Ordering::Release);
-    }
-
     /// Puts an event into a free slot.
-    pub(super) fn fill(&self, hash: u64, version: u64, event: SharedEvent<E>) {
-        self.hash.store(hash, Ordering::Relaxed);
-        // After the previous tenure's pointer became null, and before the new
-        // pointer: see `CacheTable::look`.
-        self.born.store(version, Ordering::Release);
-        let empty = self.exchange(Some(event));
+    pub(super) fn fill(
+        self,
+        hash: u64,
+        version: u64,
+        (event, packed): (SharedEvent<E>, Option<PackedEvent>),
+    ) {
+        self.state.hash.store(hash, Ordering::Relaxed);
+        // After the previous tenure's entry became vacated, and before the new
+        // one: see `CacheTable::look`.
+        self.state.born.store(version, Ordering::Release);
+        let empty = self.exchange(TaggedEvent::live(event.into_raw(), hash), packed);
         debug_assert!(empty.is_none(), "a free slot has no event");
-        self.set_word(SlotWord::new(SlotKind::Live, version));
+        (self.state).set_word(SlotWord::new(SlotKind::Live, version));
     }
 
     /// Puts an event in the place of the one there.
     #[inline(always)]
-    pub(super) fn replace(&self, word: SlotWord, event: SharedEvent<E>) -> Option<SharedEvent<E>> {
-        let old = self.exchange(Some(event));
-        self.set_word(word);
-        old
+    pub(super) fn replace(
+        self,
+        word: SlotWord,
+        (event, packed): (SharedEvent<E>, Option<PackedEvent>),
+    ) -> Option<SharedEvent<E>> {
+        let old = self.cells.get();
+        (self.cells).set(old.replaced_by(event.into_raw()), packed);
+        self.state.set_word(word);
+        // SAFETY: what is not null came from `SharedEvent::into_raw`, and the slot's
+        // one reference now belongs to the caller.
+        NonNull::new(old.node()).map(|old| unsafe { SharedEvent::from_raw(old) })
+    }
+
+    /// Hides the event from lookups, and keeps it for laggards.
+    pub(super) fn remove(self, word: SlotWord) {
+        self.cells.set(self.cells.get().removed(), None);
+        self.state.set_word(word);
     }
 
     /// Takes the event out; probes continue past the slot.
-    pub(super) fn vacate(&self, version: u64) -> Option<SharedEvent<E>> {
-        self.set_word(SlotWord::new(SlotKind::Vacated, version));
-        self.exchange(None)
+    pub(super) fn vacate(self, version: u64) -> Option<SharedEvent<E>> {
+        (self.state).set_word(SlotWord::new(SlotKind::Vacated, version));
+        self.exchange(TaggedEvent::VACATED, None)
     }
 
     /// For the writer: replaces the slot's reference.
     #[inline(always)]
-    pub(super) fn exchange(&self, event: Option<SharedEvent<E>>) -> Option<SharedEvent<E>> {
-        let old = NonNull::new(self.event.load(Ordering::Relaxed));
-        let new = event.map_or(ptr::null_mut(), SharedEvent::into_raw);
-        self.event.store(new, Ordering::Release);
+    fn exchange(
+        self,
+        entry: TaggedEvent<E>,
+        packed: Option<PackedEvent>,
+    ) -> Option<SharedEvent<E>> {
+        let old = NonNull::new(self.cells.get().node());
+        self.cells.set(entry, packed);
         // SAFETY: what is not null came from `SharedEvent::into_raw`, and the slot's
         // one reference now belongs to the caller.
         old.map(|old| unsafe { SharedEvent::from_raw(old) })
     }
 
     /// The slot's reference, when there are no readers any more.
-    pub(super) fn take(&self) -> Option<SharedEvent<E>> {
-        self.exchange(None)
+    pub(super) fn take(self) -> Option<SharedEvent<E>> {
+        self.exchange(TaggedEvent::VACATED, None)
     }
 
     /// Copies a used slot into an array that no other thread sees yet. Readers
     /// of the old array still find the event there.
-    pub(super) fn copy_to(&self, slots: CacheSlots<'_, E>) {
-        let hash = self.hash.load(Ordering::Relaxed);
+    pub(super) fn copy_to(self, slots: CacheSlots<'_, E>) {
+        let hash = self.hash();
         let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
             unreachable!("the new array has room for all");
         };
-        slot.hash.store(hash, Ordering::Relaxed);
-        let born = self.born.load(Ordering::Relaxed);
-        slot.born.store(born, Ordering::Relaxed);
-        let event = self.event.load(Ordering::Relaxed);
-        slot.event.store(event, Ordering::Relaxed);
-        slot.set_word(self.word());
+        slot.state.hash.store(hash, Ordering::Relaxed);
+        let born = self.state.born.load(Ordering::Relaxed);
+        slot.state.born.store(born, Ordering::Relaxed);
+        slot.cells.set(self.cells.get(), self.cells.packed());
+        slot.state.set_word(self.word());
     }
 
     /// The change of this version, if it is the slot's last one.
-    pub(super) fn change_at(&self, version: u64) -> Option<CachedChange<E>> {
+    pub(super) fn change_at(self, version: u64) -> Option<CachedChange<E>> {
         (self.word().version() == version)
             .then(|| self.change_since(version - 1))
             .flatten()
     }
 
-    pub(super) fn change_since(&self, version: u64) -> Option<CachedChange<E>> {
+    pub(super) fn change_since(self, version: u64) -> Option<CachedChange<E>> {
         let word = self.word();
         if self.is_free() || word.version() <= version {
             return None;
@@ -284,6 +377,9 @@ impl<E> CacheSlot<E> {
         Some(CachedChange { word, event })
     }
 }
+
+/// 64 shards of so many slots still fit into a processor's second cache, as far as lookups read them.
+const SPARSE_LEN_MAX: usize = 512;
 
 /// Of most systems; smaller than those of the others.
 const PAGE_BYTES: usize = 4096;
@@ -315,12 +411,23 @@ impl<'a, E> PinnedEvent<'a, E> {
 mod tests {
     use super::*;
 
+    #[derive(Clone)]
+    struct Plain(u64);
+
+    impl Event for Plain {
+        type Key = u64;
+
+        fn key(&self) -> &u64 {
+            &self.0
+        }
+    }
+
     #[test]
-    fn a_table_grows_at_five_eighths_and_has_room_for_as_many_again() {
-        let used_max = |len| SlotArray::<u64>::new(len).slots().used_max();
-        assert_eq!([8, 64, 1024].map(used_max), [5, 40, 640]);
+    fn a_large_table_is_fuller_before_it_grows_and_has_room_for_as_many_again() {
+        let used_max = |len| SlotArray::<Plain>::new(len).slots().used_max();
+        assert_eq!([8, 64, 512, 1024].map(used_max), [5, 40, 320, 832]);
         for used in 1..1_000 {
-            let len = SlotArray::<u64>::len_for(used);
+            let len = SlotArray::<Plain>::len_for(used);
             assert!(used_max(len) > used, "{used} in {len}");
             assert!(len <= (4 * used).max(8), "{used} in {len}");
         }

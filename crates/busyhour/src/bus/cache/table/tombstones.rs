@@ -24,7 +24,7 @@ impl<E: Event> CacheTable<E> {
         let version = writer.version;
         if writer.tombstones.0.len() > 2 * writer.removed_count.max(STALE_MIN) {
             let slots = self.writer_slots(writer);
-            let is_removed = |it: &Tombstone| slots.slots[it.index].is_removed_at(it.version);
+            let is_removed = |it: &Tombstone| slots.at(it.index).is_removed_at(it.version);
             writer.tombstones.0.retain(is_removed);
         }
         writer.tombstones.0.push(Tombstone { version, index });
@@ -36,7 +36,7 @@ impl<E: Event> CacheTable<E> {
         if writer.removed_count == 0 {
             return;
         }
-        let slots = self.writer_slots(writer).slots.iter().enumerate();
+        let slots = self.writer_slots(writer).iter().enumerate();
         let removed = slots.filter(|(_, slot)| slot.word().kind() == SlotKind::Removed);
         let mut removed: Vec<_> = removed
             .map(|(index, slot)| Tombstone {
@@ -63,11 +63,11 @@ impl<E: Event> CacheTable<E> {
         }
         let first = (writer.tombstones.0).partition_point(|it| it.version <= since);
         for it in writer.tombstones.0.split_off(first) {
-            let slot = &self.writer_slots(writer).slots[it.index];
+            let slot = self.writer_slots(writer).at(it.index);
             if !slot.is_removed_at(it.version) {
                 continue;
             }
-            let born = slot.born.load(Ordering::Relaxed);
+            let born = slot.state.born.load(Ordering::Relaxed);
             let next = lags.partition_point(|lag| *lag < born);
             if lags.get(next).is_some_and(|lag| *lag < it.version) {
                 writer.tombstones.0.push(it);
@@ -83,8 +83,8 @@ impl<E: Event> CacheTable<E> {
     }
 }
 
-impl<E> CacheSlot<E> {
-    fn is_removed_at(&self, version: u64) -> bool {
+impl<E: Event> CacheSlot<'_, E> {
+    fn is_removed_at(self, version: u64) -> bool {
         self.word() == self.word().removed_at(version)
     }
 }
@@ -148,7 +148,7 @@ mod tests {
                     Change::Put(key) => {
                         let place = find(&writer, key);
                         let event = SharedEvent::new(Mark(key));
-                        table.put(&mut writer, (key, place), (event, None), newest);
+                        table.put(&mut writer, (key, place), (event, &mut EventCopy::NONE), newest);
                     }
                     Change::Remove(key) => {
                         let place = find(&writer, key).filter(SlotPosition::is_live);
@@ -165,11 +165,11 @@ mod tests {
                         let mut sorted = lags;
                         sorted.sort_unstable();
                         table.purge(&mut writer, since, &sorted, |_| ());
-                        let slots = table.writer_slots(&writer).slots.iter();
+                        let slots = table.writer_slots(&writer).iter();
                         let removed = slots.filter(|it| it.word().kind() == SlotKind::Removed);
                         for slot in removed {
                             let (born, version) =
-                                (slot.born.load(Ordering::Relaxed), slot.word().version());
+                                (slot.state.born.load(Ordering::Relaxed), slot.word().version());
                             prop_assert!(
                                 version <= since || is_told_of(&lags, born, version),
                                 "kept from {} to {}, laggards since {:?}", born, version, lags

@@ -21,11 +21,13 @@ pub(in crate::bus) struct NextSlots<'a, E> {
     indices: Vec<usize>,
 }
 
-impl<E> NextSlots<'_, E> {
+impl<E: Event> NextSlots<'_, E> {
     /// Lets the processor fetch them.
     pub(in crate::bus) fn prefetch(&self) {
         for index in &self.indices {
-            prefetch(std::ptr::from_ref(&self.slots.slots[*index]).addr());
+            let slot = self.slots.at(*index);
+            prefetch(slot.cells.address());
+            prefetch(std::ptr::from_ref(slot.state).addr());
         }
     }
 }
@@ -53,7 +55,7 @@ impl<E: Event> CacheTable<E> {
         let slots = self.pinned_slots(pin);
         let newest = writer.version;
         let Some(noted) = writer.recent.since(since, newest) else {
-            let all = slots.slots.iter();
+            let all = slots.iter();
             let mut changes: Vec<_> = all.filter_map(|it| it.unread(since, pin)).collect();
             changes.sort_unstable_by_key(UnreadChange::version);
             let until = newest;
@@ -62,7 +64,7 @@ impl<E: Event> CacheTable<E> {
         let until = newest.min(since.saturating_add(versions_max));
         let mut changes = Vec::with_capacity((until - since) as usize);
         for (version, index) in noted.take((until - since) as usize) {
-            let slot = &slots.slots[index];
+            let slot = slots.at(index);
             let is_last = slot.word().version() == version;
             changes.extend(is_last.then(|| slot.unread(since, pin)).flatten());
         }
@@ -76,7 +78,7 @@ impl<E: Event> CacheTable<E> {
         pin: &'a Pin<'_>,
     ) -> Vec<UnreadChange<'a, E>> {
         let mut changes = Vec::with_capacity(writer.live_count + writer.removed_count);
-        let slots = self.pinned_slots(pin).slots.iter();
+        let slots = self.pinned_slots(pin).iter();
         changes.extend(slots.filter_map(|slot| slot.unread(0, pin)));
         changes
     }
@@ -97,9 +99,9 @@ impl<E: Event> CacheTable<E> {
     }
 }
 
-impl<E> CacheSlot<E> {
+impl<'a, E: Event> CacheSlot<'a, E> {
     /// The slot's last change, if it is newer than `since`.
-    fn unread<'a>(&'a self, since: u64, pin: &'a Pin<'_>) -> Option<UnreadChange<'a, E>> {
+    fn unread(self, since: u64, pin: &'a Pin<'_>) -> Option<UnreadChange<'a, E>> {
         let word = self.word();
         if self.is_free() || word.version() <= since {
             return None;
