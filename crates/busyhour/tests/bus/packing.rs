@@ -139,7 +139,9 @@ fn a_lookup_never_mixes_the_words_of_two_events() {
             }
         }
         stop.store(true, Ordering::Relaxed);
-        readers.map(|reader| reader.join().unwrap());
+        for reader in readers {
+            reader.join().unwrap();
+        }
     });
 }
 

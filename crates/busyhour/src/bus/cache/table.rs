@@ -615,13 +615,9 @@ mod tests {
             match *step {
                 Step::Put(key) => {
                     let (place, event) = (self.place(key), SharedEvent::new(Number(key)));
-                    let since = self.since;
-                    (self.table).put(
-                        &mut self.writer,
-                        (key, place),
-                        (event, &mut EventCopy::NONE),
-                        since,
-                    );
+                    let (since, mut copy) = (self.since, EventCopy::NONE);
+                    let event = (event, &mut copy);
+                    (self.table).put(&mut self.writer, (key, place), event, since);
                 }
                 Step::Remove(key) => {
                     let place = self.place(key).filter(SlotPosition::is_live);

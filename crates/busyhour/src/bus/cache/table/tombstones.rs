@@ -147,8 +147,8 @@ mod tests {
                 match change {
                     Change::Put(key) => {
                         let place = find(&writer, key);
-                        let event = SharedEvent::new(Mark(key));
-                        table.put(&mut writer, (key, place), (event, &mut EventCopy::NONE), newest);
+                        let (event, mut copy) = (SharedEvent::new(Mark(key)), EventCopy::NONE);
+                        table.put(&mut writer, (key, place), (event, &mut copy), newest);
                     }
                     Change::Remove(key) => {
                         let place = find(&writer, key).filter(SlotPosition::is_live);
