@@ -7,7 +7,7 @@ use crate::{
     scenario::{Better, Metric, Scenario},
 };
 
-pub const SCENARIOS: &[Scenario] = &[
+pub static SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "random-access",
         work: "random-access",

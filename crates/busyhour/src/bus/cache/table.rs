@@ -11,7 +11,7 @@ mod tombstones;
 mod unread;
 mod writer;
 
-use entry::{CacheEntry, Probe};
+use entry::{CacheEntry, EntryProbe};
 use slots::{CacheSlot, CacheSlots, SlotArray, addresses};
 use tombstones::Tombstones;
 pub(in crate::bus) use unread::{NextSlots, Unread, UnreadChange};
@@ -221,9 +221,9 @@ impl<E: Event> CacheTable<E> {
         let wanted = |event: &E| (event.key() == key).then(|| event.clone());
         for cells in self.pinned_slots(pin).probe_entries(hash) {
             match cells.probe(hash, pin, wanted) {
-                Probe::End => return None,
-                Probe::Found(Some(event)) => return Some(event),
-                Probe::Found(None) | Probe::Pass => {}
+                EntryProbe::End => return None,
+                EntryProbe::Found(Some(event)) => return Some(event),
+                EntryProbe::Found(None) | EntryProbe::Pass => {}
             }
         }
         None
@@ -247,13 +247,13 @@ impl<E: Event> CacheTable<E> {
                 .cells
                 .probe_all(hash, pin, || slot.hash() == hash, is_it)
             {
-                Probe::End => break,
-                Probe::Pass => {}
-                Probe::Found(true) => {
+                EntryProbe::End => break,
+                EntryProbe::Pass => {}
+                EntryProbe::Found(true) => {
                     seen.found = Some(tenure);
                     return;
                 }
-                Probe::Found(false) => seen.others.push(tenure),
+                EntryProbe::Found(false) => seen.others.push(tenure),
             }
         }
     }
@@ -274,9 +274,9 @@ impl<E: Event> CacheTable<E> {
                 .cells
                 .probe_all(hash, pin, || slot.hash() == hash, is_it)
             {
-                Probe::End => return None,
-                Probe::Found(true) => return Some(SlotTenure { index, born }),
-                Probe::Found(false) | Probe::Pass => {}
+                EntryProbe::End => return None,
+                EntryProbe::Found(true) => return Some(SlotTenure { index, born }),
+                EntryProbe::Found(false) | EntryProbe::Pass => {}
             }
         }
         None
@@ -298,9 +298,9 @@ impl<E: Event> CacheTable<E> {
             let word = SlotWord::from_bits(load_sequential_u64(&slot.state.word));
             let judge = |event: &E| (event.key() == key).then(|| may_replace(event));
             let may_replace = match slot.cells.probe(hash, pin, judge) {
-                Probe::End => break,
-                Probe::Found(Some(may_replace)) => may_replace,
-                Probe::Found(None) | Probe::Pass => continue,
+                EntryProbe::End => break,
+                EntryProbe::Found(Some(may_replace)) => may_replace,
+                EntryProbe::Found(None) | EntryProbe::Pass => continue,
             };
             let tenure = SlotTenure { index, born };
             return match may_replace {

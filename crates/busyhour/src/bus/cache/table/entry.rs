@@ -33,7 +33,7 @@ pub(super) struct EntryCells<'a, E> {
 }
 
 /// What a lookup does after it has read an entry.
-pub(super) enum Probe<R> {
+pub(super) enum EntryProbe<R> {
     /// The key has no value.
     End,
     /// Goes on: there is nothing here, or it is another key's.
@@ -146,16 +146,21 @@ impl<'a, E: Event> EntryCells<'a, E> {
 
     /// What a search for a last value with this hash finds here.
     #[inline(always)]
-    pub(super) fn probe<R>(self, hash: u64, pin: &Pin<'_>, look: impl FnOnce(&E) -> R) -> Probe<R> {
+    pub(super) fn probe<R>(
+        self,
+        hash: u64,
+        pin: &Pin<'_>,
+        look: impl FnOnce(&E) -> R,
+    ) -> EntryProbe<R> {
         let tagged = self.load(pin);
         if tagged.is_empty() {
-            return Probe::End;
+            return EntryProbe::End;
         }
         if !tagged.is_live_with(hash) {
-            return Probe::Pass;
+            return EntryProbe::Pass;
         }
         self.look_at(tagged, pin, look)
-            .map_or(Probe::Pass, Probe::Found)
+            .map_or(EntryProbe::Pass, EntryProbe::Found)
     }
 
     /// The same of a key that may have been removed, if `has_hash`, which is asked after the entry
@@ -167,16 +172,16 @@ impl<'a, E: Event> EntryCells<'a, E> {
         pin: &Pin<'_>,
         has_hash: impl FnOnce() -> bool,
         look: impl FnOnce(&E) -> R,
-    ) -> Probe<R> {
+    ) -> EntryProbe<R> {
         let tagged = self.load(pin);
         if tagged.is_empty() {
-            return Probe::End;
+            return EntryProbe::End;
         }
         if !tagged.is_with(hash) || !has_hash() {
-            return Probe::Pass;
+            return EntryProbe::Pass;
         }
         self.look_at(tagged, pin, look)
-            .map_or(Probe::Pass, Probe::Found)
+            .map_or(EntryProbe::Pass, EntryProbe::Found)
     }
 
     /// `tagged` was loaded from here while the pin was held.

@@ -19,23 +19,23 @@ use std::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 
 /// The memory of slots, as many as a power of two. It is behind the shard's lock; others follow its
 /// [`SlotArray::tagged`] pointer.
-pub(in crate::bus) struct SlotArray<E>(Lines<CacheEntry<E>, SlotState>);
+pub(in crate::bus) struct SlotArray<E>(Lines<CacheEntry<E>, CacheSlotState>);
 
 /// The slots of an array, for whoever may use them now.
 pub(in crate::bus) struct CacheSlots<'a, E> {
     /// [`CacheEntry::WIDTH`] for each slot.
     entries: &'a [CacheEntry<E>],
-    states: &'a [SlotState],
+    states: &'a [CacheSlotState],
 }
 
 /// One slot: written under the shard's lock, read by any thread that is pinned.
 pub(super) struct CacheSlot<'a, E> {
     pub(super) cells: EntryCells<'a, E>,
-    pub(super) state: &'a SlotState,
+    pub(super) state: &'a CacheSlotState,
 }
 
 /// What a slot has beside its entry. Lookups do not read it.
-pub(super) struct SlotState {
+pub(super) struct CacheSlotState {
     /// A [`SlotWord`].
     pub(super) word: AtomicU64,
     /// Written before the entry says that there is an event.
@@ -66,7 +66,10 @@ impl<E: Event> SlotArray<E> {
         {
             entry.set(TaggedEvent::EMPTY);
         }
-        for state in states.iter().step_by(PAGE_BYTES / size_of::<SlotState>()) {
+        for state in states
+            .iter()
+            .step_by(PAGE_BYTES / size_of::<CacheSlotState>())
+        {
             state.set_word(SlotWord::EMPTY);
         }
     }
@@ -105,10 +108,10 @@ pub(super) fn addresses<E: Event>(tagged: *mut CacheEntry<E>, hash: u64) -> (usi
     let (first, len) = untagged(tagged);
     let index = hash as usize & (len - 1);
     let width = CacheEntry::<E>::WIDTH;
-    let states = first.addr() + Lines::<CacheEntry<E>, SlotState>::second_offset(len, width);
+    let states = first.addr() + Lines::<CacheEntry<E>, CacheSlotState>::second_offset(len, width);
     (
         first.addr() + index * width * size_of::<CacheEntry<E>>(),
-        states + index * size_of::<SlotState>(),
+        states + index * size_of::<CacheSlotState>(),
     )
 }
 
@@ -235,7 +238,7 @@ impl<E> Clone for CacheSlot<'_, E> {
 impl<E> Copy for CacheSlot<'_, E> {}
 
 // SAFETY: zero is the word of an empty slot, whose hash and tenure nobody looks at.
-unsafe impl Zeroed for SlotState {
+unsafe impl Zeroed for CacheSlotState {
     fn zeroed() -> Self {
         Self {
             word: AtomicU64::new(SlotWord::EMPTY.bits()),
@@ -245,7 +248,7 @@ unsafe impl Zeroed for SlotState {
     }
 }
 
-impl SlotState {
+impl CacheSlotState {
     #[inline(always)]
     fn set_word(&self, word: SlotWord) {
         self.word.store(word.bits(), Ordering::Release);
