@@ -130,7 +130,7 @@ fn a_call_that_ends_while_nats_is_away_leaves_no_lamp_lit() {
 /// More devices of one partition than a node looks at in one turn.
 #[test]
 fn a_node_is_not_told_of_what_nobody_watches_there_any_more() {
-    let mut site = Site::with("");
+    let site = Site::with("");
     let [alpha, beta, gamma] = site.three_nodes();
     let partition = |device: &str| Partition::of(&format!("sip:{device}@example.com"));
     let of_all = partition("d0");
