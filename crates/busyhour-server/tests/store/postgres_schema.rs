@@ -39,7 +39,9 @@ fn a_node_goes_on_with_a_schema_of_the_next_version() {
     let is_written = || granted(&store, second, vec![put(2, 1)]).is_ok();
     wait_until(is_written, || format!("{:?}", store.stats()));
     let mut ownership = alpha.ownership;
-    while ownership.beat(alpha.member).is_err() {}
+    let member = alpha.member;
+    let beats = || ownership.beat(member).is_ok();
+    wait_until(beats, || "no beat".to_owned());
     // Who starts with it finds what was written, and changes it.
     drop((store, ownership));
     let mut again = Living::join_when_free(&url, "alpha");

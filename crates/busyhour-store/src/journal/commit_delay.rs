@@ -6,9 +6,9 @@
 //! [`APART`] after the one before. Whoever waits for it waits that much longer at most, and all wait less for the processor.
 //!
 //! Where each caller waits for the answer before it sends the next request, the delay only makes them slower: no more arrive meanwhile.
-//! How many arrive is therefore compared. Groups are apart only if as many requests come as did when they were not, and
-//! the comparison is made again every [`COMPARE_PERIOD`]. If fewer come, groups begin at once again, and the next attempt is
-//! made after a time that doubles.
+//! How many arrive is therefore compared. Groups are apart only while at least 85 % as many requests come as did when they were not
+//! ([`SAME`]), and the comparison is made again every [`COMPARE_PERIOD`]. If fewer come, groups begin at once again, and the next
+//! attempt, which takes 25 to 250 ms, is made after a time that doubles. So such callers are held up by 15 % at most, and mostly not at all.
 //!
 //! This is pure: it is given the time and how many requests a group has, and says how long to wait.
 
@@ -75,6 +75,12 @@ impl CommitDelay {
         if counted < GLANCE {
             return;
         }
+        if counted > SILENCE {
+            // Nobody came for a while, which tells nothing of the delay.
+            self.mode = Mode::AtOnce { rate_apart: None };
+            (self.window_begin, self.requests) = (now, 0);
+            return;
+        }
         let rate = f64::from(self.requests) / counted.as_secs_f64();
         if counted >= WINDOW || self.is_much_slower(rate) {
             self.mode = self.next(now, rate);
@@ -128,6 +134,8 @@ const APART: Duration = Duration::from_millis(1);
 const RATE_MIN: f64 = 1_500.0;
 /// How long requests are counted for a rate.
 const WINDOW: Duration = Duration::from_millis(250);
+/// After so long without a group counting begins anew.
+const SILENCE: Duration = Duration::from_millis(500);
 /// The least time for one.
 const GLANCE: Duration = Duration::from_millis(25);
 /// The part of a rate that counts as the same: how many come in a window differs by chance.
@@ -238,6 +246,16 @@ mod tests {
         // And it is there at once when the load is.
         writer.run_open(Duration::from_micros(100), Duration::from_secs(1));
         assert_eq!(writer.delay.apart(), APART);
+    }
+
+    #[test]
+    fn silence_between_bursts_is_not_taken_for_callers_that_are_held_up() {
+        let mut writer = Writer::new();
+        for _ in 0..8 {
+            writer.run_open(Duration::from_micros(250), Duration::from_secs(2));
+            assert_eq!(writer.delay.apart(), APART);
+            writer.now += Duration::from_secs(60);
+        }
     }
 
     #[test]

@@ -221,11 +221,11 @@ impl Core {
     /// the feeds, and returns the others.
     fn sweep_wants(&self, live: &LiveStates, mut rest: SweepRest) -> SweepRest {
         let states = &self.devices.topics.states;
-        if rest.names.is_empty() {
-            let next = rest.partitions.pop();
-            rest.names = next
-                .map(|partition| live.watched(partition))
-                .unwrap_or_default();
+        while rest.names.is_empty() {
+            let Some(partition) = rest.partitions.pop() else {
+                break;
+            };
+            rest.names = live.watched(partition);
         }
         let kept = rest.names.len().saturating_sub(SWEPT_AT_ONCE);
         for name in rest.names.drain(kept..) {
