@@ -374,9 +374,8 @@ impl Watcher {
     }
 
     /// Whether it is reached through another node of the cluster than this one.
-    pub(super) fn is_reached_elsewhere(&self, own: u16) -> bool {
-        let node = self.lock().subscription.dialog().flow().node;
-        node != 0 && node != own
+    pub(super) fn is_reached_elsewhere(&self, watchers: &watchers::Watchers) -> bool {
+        watchers.is_elsewhere(self.lock().subscription.dialog().flow().node)
     }
 
     /// What was sent to it may be lost, and it is reached again.

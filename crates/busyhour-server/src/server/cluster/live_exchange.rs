@@ -73,7 +73,7 @@ impl Core {
                 let has_changed = is_connected != feeds.is_connected;
                 feeds.is_connected = is_connected;
                 if has_changed && is_connected {
-                    self.watchers.way_is_open(cluster.link.own());
+                    self.watchers.way_is_open();
                 }
                 live.sweep(SweepRest {
                     partitions: feeds.sweep.due(now).collect(),

@@ -285,9 +285,9 @@ impl Watchers {
 
     /// NATS is back, so other nodes are reached again: what was sent through them meanwhile may be lost, and is told anew to
     /// those who have not answered it. All watchers are looked at, once for each time that this node loses NATS.
-    pub(in crate::server) fn way_is_open(&self, own: u16) {
+    pub(in crate::server) fn way_is_open(&self) {
         self.in_shards(|watchers| {
-            let elsewhere = watchers.iter().filter(|it| it.is_reached_elsewhere(own));
+            let elsewhere = watchers.iter().filter(|it| it.is_reached_elsewhere(self));
             elsewhere.for_each(Watcher::push_way_is_open);
         });
     }
