@@ -469,10 +469,11 @@ const BEAT: &str = "WITH beaten AS (UPDATE cluster_node SET \
     nodes AS (SELECT array_agg(node) AS node, array_agg(epoch) AS epoch, array_agg(name) AS name, \
     array_agg(lease_until IS NOT NULL) AS lives, array_agg(coalesce(lease_until > clock_timestamp() AND \
     lease_until <= clock_timestamp() + $3 * interval '1 millisecond', FALSE)) AS is_current, \
-    array_agg(is_draining) AS is_draining FROM (SELECT * FROM cluster_node ORDER BY node) AS each), \
+    array_agg(is_draining) AS is_draining FROM (SELECT node, epoch, name, lease_until, is_draining \
+    FROM cluster_node ORDER BY node) AS each), \
     partitions AS (SELECT array_agg(owner) AS owner, array_agg(owner_epoch) AS owner_epoch, \
     array_agg(epoch) AS epoch, array_agg(pinned) AS pinned \
-    FROM (SELECT * FROM cluster_partition ORDER BY partition) AS each) \
+    FROM (SELECT owner, owner_epoch, epoch, pinned FROM cluster_partition ORDER BY partition) AS each) \
     SELECT EXISTS (SELECT FROM beaten), nodes.node, nodes.epoch, nodes.name, nodes.lives, nodes.is_current, \
     nodes.is_draining, partitions.owner, partitions.owner_epoch, partitions.epoch, partitions.pinned, \
     set_config('synchronous_commit', 'off', true) FROM nodes, partitions";
