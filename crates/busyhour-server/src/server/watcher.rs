@@ -83,6 +83,8 @@ struct Inner {
     unheard_at: Option<u16>,
     /// Its row in the store, as it was last written.
     row: Option<SubscriptionRow>,
+    /// Another one has that row, and what is still on its way to the disk of it.
+    is_row_anothers: bool,
     /// A row is on its way to the disk.
     is_storing: bool,
     /// Of the NOTIFY that left last, until its answer.
@@ -147,6 +149,7 @@ impl Watcher {
                 connection: None,
                 unheard_at: None,
                 row: None,
+                is_row_anothers: false,
                 is_storing: false,
                 notify_span: RequestSpan::default(),
                 notify_bytes: 0,
@@ -238,6 +241,9 @@ impl Watcher {
     pub(super) fn start(self: &Arc<Self>, context: &Arc<WatcherContext>) {
         let (device, package, is_of_list) = {
             let mut state = self.lock();
+            if state.is_over {
+                return;
+            }
             self.set_expiry_timer(context, &mut state);
             self.follow_connection(context, &mut state);
             self.follow_path(context, &mut state);
@@ -371,21 +377,6 @@ impl Watcher {
         self.push_task(Task::labelled(&"answer to a NOTIFY", move || {
             watcher.answered(cseq, status);
         }))
-    }
-
-    /// Whether it is reached through another node of the cluster than this one.
-    pub(super) fn is_reached_elsewhere(&self, watchers: &watchers::Watchers) -> bool {
-        watchers.is_elsewhere(self.lock().subscription.dialog().flow().node)
-    }
-
-    /// What was sent to it may be lost, and it is reached again.
-    pub(super) fn push_way_is_open(self: &Arc<Self>) {
-        let watcher = self.clone();
-        let tell = move || {
-            watcher.with(|context, state| state.subscription.way_is_open(context.clock.now()));
-        };
-        // One that has so much waiting is told with that.
-        self.push_task(Task::labelled(&"way is open", tell));
     }
 
     fn push_state(self: &Arc<Self>, told: State) {

@@ -1,7 +1,7 @@
 //! What follows here from what other nodes say of devices, and from partitions that come and go.
 
 use super::live_states::{LiveEvent, LiveFeeds, LiveStates, SweepRest};
-use crate::server::{core::Core, device::dialogs::foreign_dialog_id};
+use crate::server::{core::Core, device::dialogs::foreign_dialog_id, watcher::watchers::Watchers};
 use busyhour::{
     bus::{Delivery, Name},
     task::{Executor, Task},
@@ -66,6 +66,15 @@ impl Core {
                 drop(feeds);
                 return self.watchers.path_is_open(node);
             }
+            LiveEvent::WayIsOpen => {
+                let part = feeds.take_part(Watchers::PARTS);
+                drop(feeds);
+                if let Some(part) = part {
+                    self.watchers.way_is_open(part);
+                    live.way_is_open();
+                }
+                return;
+            }
             LiveEvent::Flush => return live.flush(),
             LiveEvent::Sweep(rest) => return live.sweep(self.sweep_wants(live, rest)),
             LiveEvent::Beat(read_at, view) => {
@@ -73,7 +82,11 @@ impl Core {
                 let has_changed = is_connected != feeds.is_connected;
                 feeds.is_connected = is_connected;
                 if has_changed && is_connected {
-                    self.watchers.way_is_open();
+                    feeds.next_part = Some(0);
+                }
+                // Also if there was no room for the turn after the last one.
+                if feeds.next_part.is_some() {
+                    live.way_is_open();
                 }
                 live.sweep(SweepRest {
                     partitions: feeds.sweep.due(now).collect(),

@@ -79,6 +79,8 @@ pub(super) enum LiveEvent {
     Unanswered(Incarnation),
     /// A node is reached again.
     PathIsOpen(u16),
+    /// NATS is back: the next part of the watchers is looked at.
+    WayIsOpen,
     /// Changes wait to be sent.
     Flush,
     /// These have to be looked through for what nobody watches any more.
@@ -93,6 +95,8 @@ pub(super) struct LiveFeeds {
     pub(super) by_aor: HashMap<Box<str>, Subscription<DeviceState>>,
     pub(super) is_connected: bool,
     pub(super) sweep: WantSweep,
+    /// The part of the watchers that is looked at next, since NATS is back.
+    pub(super) next_part: Option<usize>,
 }
 
 /// How far this node has looked for what nobody watches any more.
@@ -391,6 +395,11 @@ impl LiveStates {
         self.push(LiveEvent::PathIsOpen(node));
     }
 
+    /// Those who are reached through other nodes are looked at, a part in each turn. Without room the next beat goes on.
+    pub(super) fn way_is_open(&self) {
+        self.push(LiveEvent::WayIsOpen);
+    }
+
     /// Does it in turns between which other events are taken. Without room the rest is looked through in the next round.
     pub(super) fn sweep(&self, rest: SweepRest) {
         if !rest.partitions.is_empty() || !rest.names.is_empty() {
@@ -439,6 +448,15 @@ pub(super) struct LiveFigures {
     pub(super) unheard: u64,
 }
 
+impl LiveFeeds {
+    /// The part of the watchers whose turn it is, of so many.
+    pub(super) fn take_part(&mut self, count: usize) -> Option<usize> {
+        let part = self.next_part?;
+        self.next_part = (part + 1 < count).then_some(part + 1);
+        Some(part)
+    }
+}
+
 impl WantSweep {
     /// The partitions that are looked at now, so that each one's turn comes in time, and no look takes
     /// long.
@@ -468,3 +486,18 @@ const PART_BYTES: usize = 64 << 10;
 const SWEEP: Duration = Duration::from_secs(5);
 /// A node beats each fifth of a lease, and does more in between.
 const BEAT_MIN: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_of_the_watchers_has_its_turn_once() {
+        let mut feeds = LiveFeeds::default();
+        assert_eq!(feeds.take_part(3), None);
+        feeds.next_part = Some(0);
+        let parts: Vec<_> = std::iter::from_fn(|| feeds.take_part(3)).collect();
+        assert_eq!(parts, [0, 1, 2]);
+        assert_eq!(feeds.take_part(3), None);
+    }
+}

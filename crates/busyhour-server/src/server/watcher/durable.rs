@@ -66,7 +66,7 @@ impl Watcher {
             return context.responder.fail(inbound);
         }
         let mut state = self.lock();
-        state.row = Some(SubscriptionRow::new(row, 0));
+        self.note_row(&context, &mut state, SubscriptionRow::new(row, 0));
         self.follow_connection(&context, &mut state);
         inbound.span.step("answer");
         let flow = inbound.answer_flow();
@@ -149,7 +149,7 @@ impl Watcher {
     }
 
     /// Writes the row, notes that it is written, and then calls `done` with the result;
-    /// `false` if the store takes no change.
+    /// `false` if the store takes no change, or the row is another one's.
     fn put_row(
         self: &Arc<Self>,
         context: &WatcherContext,
@@ -158,6 +158,9 @@ impl Watcher {
         lives_s: u32,
         done: impl FnOnce(CommitResult) + Send + 'static,
     ) -> bool {
+        if state.is_row_anothers {
+            return false;
+        }
         let known = state.row.as_ref().map(|row| row.ended.id);
         let id = known.unwrap_or_else(|| context.persistence.next_id());
         let row = context.persistence.soft_state(id, KIND, value, lives_s);
@@ -166,10 +169,9 @@ impl Watcher {
         let written = move |result: CommitResult| {
             watcher.with(|context, state| {
                 state.is_storing = false;
-                match (&result, state.is_over) {
-                    (Err(_), _) => {}
-                    (Ok(()), true) => context.persistence.store().purge(&[stored.ended()]),
-                    (Ok(()), false) => state.row = Some(SubscriptionRow::new(&stored, last_cseq)),
+                if result.is_ok() {
+                    let row = SubscriptionRow::new(&stored, last_cseq);
+                    watcher.note_row(context, state, row);
                 }
             });
             done(result);
@@ -177,6 +179,15 @@ impl Watcher {
         let device = state.subscription.device();
         state.is_storing = self.commit(context, device, row, written).is_ok();
         state.is_storing
+    }
+
+    /// The row is written. It is another one's if the partition has gone meanwhile, and nobody's if the subscription is over.
+    fn note_row(&self, context: &WatcherContext, state: &mut Inner, row: SubscriptionRow) {
+        match (state.is_row_anothers, state.is_over) {
+            (true, _) => {}
+            (false, true) => context.persistence.store().purge(&[row.ended]),
+            (false, false) => state.row = Some(row),
+        }
     }
 
     /// Without a buffer for the answer nothing is done: the watcher retransmits the
@@ -248,7 +259,9 @@ impl Watcher {
                 .subscription
                 .end(End::Deactivated, context.clock.now());
             self.send(context, state);
-            let is_told = state.subscription.tells_its_end();
+            // Without the partition the row is another node's.
+            let is_here = context.persistence.has_address(state.subscription.device());
+            let is_told = is_here && state.subscription.tells_its_end();
             let told = state.row.as_ref().filter(|_| is_told);
             row = told.map(|row| row.ended.id);
         });
@@ -394,6 +407,8 @@ mod tests {
     use busyhour_store::{DiskBehaviour, SimulatedDisk};
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    type EndWatcher = fn(&Arc<Watcher>);
+
     /// One connection, which may have ended.
     #[derive(Default)]
     struct OneConnection {
@@ -413,10 +428,17 @@ mod tests {
         }
     }
 
-    /// Its end is told when the watcher is not on it yet, and nobody tells it again.
-    #[test]
-    fn a_watcher_whose_connection_ends_before_its_subscribe_is_answered_is_cut() {
-        for ends in [false, true] {
+    /// A server whose disk writes when the test says so.
+    struct World {
+        runtime: Runtime,
+        disk: SimulatedDisk,
+        network: Arc<OneConnection>,
+        core: Arc<Core>,
+        flow: Flow,
+    }
+
+    impl World {
+        fn new() -> Self {
             let runtime = Runtime::simulated(1);
             let disk = SimulatedDisk::new(1, DiskBehaviour::default());
             let network = Arc::new(OneConnection::default());
@@ -427,47 +449,137 @@ mod tests {
             };
             let store = Box::new(disk.open(runtime.clock().clone()));
             let core = Core::start(runtime.clone(), config, network.clone(), store, None);
-            let core = core.expect("a server");
             let [local, remote] =
                 ["192.0.2.1:5060", "192.0.2.7:5070"].map(|it| it.parse().unwrap());
-            let flow = Flow {
-                transport: Transport::Tcp,
-                connection: 7,
-                node: 1,
-                ..Flow::udp(local, remote)
-            };
+            Self {
+                core: core.expect("a server"),
+                runtime,
+                disk,
+                network,
+                flow: Flow {
+                    transport: Transport::Tcp,
+                    connection: 7,
+                    node: 1,
+                    ..Flow::udp(local, remote)
+                },
+            }
+        }
+
+        /// Bob subscribes, with the tag that he was answered if he does again; it waits for the disk.
+        fn subscribe(&self, cseq: u32, tag: Option<&str>) {
+            let remote = self.flow.remote;
+            let tag = tag.map_or(String::new(), |tag| format!(";tag={tag}"));
             let subscribe = format!(
                 "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
-                 Via: SIP/2.0/TCP {remote};branch=z9hG4bK1\r\n\
-                 From: <sip:bob@example.com>;tag=b\r\nTo: <sip:alice@example.com>\r\n\
-                 Call-ID: c\r\nCSeq: 1 SUBSCRIBE\r\nContact: <sip:bob@{remote};transport=tcp>\r\n\
+                 Via: SIP/2.0/TCP {remote};branch=z9hG4bK{cseq}\r\n\
+                 From: <sip:bob@example.com>;tag=b\r\nTo: <sip:alice@example.com>{tag}\r\n\
+                 Call-ID: c\r\nCSeq: {cseq} SUBSCRIBE\r\n\
+                 Contact: <sip:bob@{remote};transport=tcp>\r\n\
                  Event: presence\r\nExpires: 600\r\nContent-Length: 0\r\n\r\n"
             );
-            let subscribe = runtime.buffers().copy_from(subscribe.as_bytes());
-            core.receive(flow, &subscribe.expect("room"));
-            let simulation = runtime.simulation().expect("it is one");
-            simulation.run_for(Duration::from_millis(1));
+            let subscribe = self.runtime.buffers().copy_from(subscribe.as_bytes());
+            self.core.receive(self.flow, &subscribe.expect("room"));
+            self.pass(Duration::from_millis(1));
+        }
+
+        fn pass(&self, time: Duration) {
+            let simulation = self.runtime.simulation().expect("it is one");
+            simulation.run_for(time);
+        }
+
+        /// All that waits for the disk is written.
+        fn write(&self) {
+            while let Some(due) = self.disk.next_due() {
+                let clock = self.runtime.clock();
+                clock.as_virtual().expect("virtual").advance_to(due);
+                self.disk.run_due();
+                self.pass(Duration::from_millis(1));
+            }
+        }
+
+        fn row_count(&self) -> usize {
+            self.disk.contents().soft_states.len()
+        }
+
+        fn watcher(&self) -> Arc<Watcher> {
+            self.core.watchers.all().pop().expect("there is one")
+        }
+    }
+
+    /// Its end is told when the watcher is not on it yet, and nobody tells it again.
+    #[test]
+    fn a_watcher_whose_connection_ends_before_its_subscribe_is_answered_is_cut() {
+        for ends in [false, true] {
+            let world = World::new();
+            let (core, flow) = (&world.core, world.flow);
+            world.subscribe(1, None);
             assert_eq!(core.watchers.len(), 1, "it waits for the disk");
             if ends {
-                network.has_ended.store(true, Ordering::SeqCst);
+                world.network.has_ended.store(true, Ordering::SeqCst);
                 core.watchers.connection_ended(flow);
             }
-            while let Some(due) = disk.next_due() {
-                runtime
-                    .clock()
-                    .as_virtual()
-                    .expect("virtual")
-                    .advance_to(due);
-                disk.run_due();
-                simulation.run_for(Duration::from_millis(1));
-            }
-            simulation.run_for(Duration::from_secs(1));
+            world.write();
+            world.pass(Duration::from_secs(1));
             let connections = core.watchers.connections.of_node(1);
             let (cut, notified) = (core.watchers.stats().cut, core.watchers.stats().notified);
             match ends {
                 false => assert_eq!((cut, notified, connections), (0, 1, vec![flow])),
                 true => assert_eq!((cut, notified, connections), (1, 0, Vec::new())),
             }
+        }
+    }
+
+    /// It reads the row and brings the subscription back, so nothing here may delete it: neither when the watcher that was told to
+    /// subscribe again has answered that, nor when one with its id is back, nor when a write of the row ends after that.
+    #[test]
+    fn the_next_owner_of_a_partition_keeps_the_rows_of_its_watchers() {
+        let ends: [(EndWatcher, usize); 3] = [
+            (|watcher| watcher.push_end(End::Unsubscribed), 0),
+            (Watcher::push_moved, 1),
+            (Watcher::push_superseded, 1),
+        ];
+        for (end, row_count) in ends {
+            for is_being_written in [false, true] {
+                let world = World::new();
+                world.subscribe(1, None);
+                world.write();
+                let watcher = world.watcher();
+                if is_being_written {
+                    world.subscribe(2, Some(watcher.tag()));
+                    assert!(watcher.lock().is_storing);
+                }
+                end(&watcher);
+                world.pass(Duration::from_millis(1));
+                world.write();
+                world.pass(Duration::from_secs(40));
+                world.write();
+                assert!(watcher.lock().is_over);
+                assert_eq!(world.row_count(), row_count, "{is_being_written}");
+            }
+        }
+    }
+
+    /// The next owner has the row of a SUBSCRIBE that was committed before the partition went; and nobody has it if the subscription
+    /// is over before it has begun.
+    #[test]
+    fn the_row_of_a_new_subscription_is_the_next_owners_if_its_partition_has_gone() {
+        let ends: [(EndWatcher, usize); 2] = [
+            (|watcher| watcher.push_end(End::Rejected), 0),
+            (Watcher::push_moved, 1),
+        ];
+        for (end, row_count) in ends {
+            let world = World::new();
+            world.subscribe(1, None);
+            let watcher = world.watcher();
+            end(&watcher);
+            world.pass(Duration::from_secs(40));
+            world.write();
+            world.pass(Duration::from_secs(40));
+            world.write();
+            assert!(watcher.lock().is_over);
+            assert_eq!(world.row_count(), row_count);
+            let connections = world.core.watchers.connections.of_node(1);
+            assert!(connections.is_empty(), "it is over");
         }
     }
 }

@@ -67,7 +67,7 @@ impl Watcher {
     pub(super) fn follow_connection(self: &Arc<Self>, context: &WatcherContext, state: &mut Inner) {
         let subscription = &state.subscription;
         let now = WatcherConnections::of(subscription.dialog().flow());
-        let now = now.filter(|_| !subscription.is_cut());
+        let now = now.filter(|_| !subscription.is_cut() && !state.is_over);
         let before = std::mem::replace(&mut state.connection, now);
         if before != now {
             let connections = &context.watchers.connections.watchers;

@@ -23,14 +23,16 @@ impl Watcher {
     /// Another node has its partition, and its row: it is told to subscribe again.
     pub(super) fn push_moved(self: &Arc<Self>) {
         let watcher = self.clone();
-        // One that takes no more is shut down already.
-        self.push_task(Task::labelled(&"another node has it", move || {
+        let give_away = move || {
             watcher.with(|context, state| {
-                state.row = None;
+                state.give_row_away();
                 let now = context.clock.now();
                 state.subscription.end(End::Deactivated, now);
             });
-        }));
+        };
+        // However much waits: it must not keep the row. It is refused only when the server ends.
+        let task = Task::labelled(&"another node has it", give_away);
+        let _ = self.serializer.execute_unbounded(task);
     }
 
     /// It has ended, and those who watch its resource are told so.
@@ -66,10 +68,10 @@ impl Watcher {
                 return;
             };
             let mut state = watcher.lock();
+            state.give_row_away();
             if state.is_over {
                 return;
             }
-            state.row = None;
             let feed = watcher.let_go(&context, &mut state);
             drop(state);
             watcher.leave_feed(feed);
@@ -102,5 +104,13 @@ impl Watcher {
         if let Some(StateSubscription::List(hub)) = &feed {
             hub.leave(self);
         }
+    }
+}
+
+impl Inner {
+    /// From now on its row is another one's, also what is still on its way to the disk.
+    fn give_row_away(&mut self) {
+        self.row = None;
+        self.is_row_anothers = true;
     }
 }

@@ -62,6 +62,9 @@ pub(in crate::server) struct Watchers {
 }
 
 impl Watchers {
+    /// All watchers are in so many parts.
+    pub(in crate::server) const PARTS: usize = SHARDS;
+
     pub(in crate::server) fn new(
         runtime: &Runtime,
         shares: Shares,
@@ -238,20 +241,15 @@ impl Watchers {
     /// Every watcher, in the order of their ids.
     pub(in crate::server) fn all(&self) -> Vec<Arc<Watcher>> {
         let mut all = Vec::with_capacity(self.len());
-        self.in_shards(|watchers| all.extend(watchers));
+        (0..Self::PARTS).for_each(|part| all.extend(self.part(part)));
         all.sort_unstable_by_key(|watcher| watcher.id());
         all
     }
 
-    /// Every watcher, a shard at a time and in no order; under no lock.
-    pub(in crate::server) fn in_shards(&self, mut each: impl FnMut(Vec<Arc<Watcher>>)) {
-        for shard in &self.shards {
-            let rows = lock(shard);
-            let watchers = rows.values().map(|row| row.watcher.clone());
-            let watchers = watchers.collect();
-            drop(rows);
-            each(watchers);
-        }
+    /// The watchers of one part, in no order.
+    pub(super) fn part(&self, part: usize) -> Vec<Arc<Watcher>> {
+        let rows = lock(&self.shards[part]);
+        rows.values().map(|row| row.watcher.clone()).collect()
     }
 
     /// Asks the watchers of accounts whose mailbox has changed to subscribe again.
@@ -281,15 +279,6 @@ impl Watchers {
         for watcher in watchers {
             watcher.push_moved();
         }
-    }
-
-    /// NATS is back, so other nodes are reached again: what was sent through them meanwhile may be lost, and is told anew to
-    /// those who have not answered it. All watchers are looked at, once for each time that this node loses NATS.
-    pub(in crate::server) fn way_is_open(&self) {
-        self.in_shards(|watchers| {
-            let elsewhere = watchers.iter().filter(|it| it.is_reached_elsewhere(self));
-            elsewhere.for_each(Watcher::push_way_is_open);
-        });
     }
 
     /// A connection of some node has ended: those who were told over it are told over their next one.

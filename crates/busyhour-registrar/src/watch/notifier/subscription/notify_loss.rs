@@ -58,6 +58,11 @@ impl Subscription {
         }
     }
 
+    /// Whether a NOTIFY has no answer yet or was put off, so that [`way_is_open`](Self::way_is_open) leads to something.
+    pub fn is_unanswered(&self) -> bool {
+        self.outstanding.is_some() || self.put_off_since.is_some() || self.silence.is_some()
+    }
+
     /// The NOTIFY that has just left over a reliable transport may be lost, since another server has the connection. Without
     /// an answer the state is told anew, each time under another number: a copy would be a second request for who has got
     /// the first. Returns whether this one was such.
