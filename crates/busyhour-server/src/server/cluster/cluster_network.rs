@@ -58,7 +58,7 @@ impl ClusterNetwork {
     }
 
     fn send_elsewhere(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
-        if !self.link.is_live(flow.node) {
+        if !self.link.may_hear(flow.node) {
             return self.send_instead(flow, datagram);
         }
         let message = NodeMessage::new(NodeVerb::Send, self.link.own(), flow);

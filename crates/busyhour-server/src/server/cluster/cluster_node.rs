@@ -255,6 +255,7 @@ impl ClusterNode {
             sent_directly: of_paths(|paths| paths.counters.sent.get()),
             sent_in_pieces: of_paths(|paths| paths.counters.sent_in_pieces.get()),
             pieces_lost: of_paths(|paths| paths.counters.pieces_lost.get()),
+            pieces_over_share: of_paths(|paths| paths.counters.pieces_over_share.get()),
             direct_refused: of_paths(|paths| paths.counters.refused.get()),
             connections_checked: counters.connections_checked.get(),
             connections_ended: counters.connections_ended.get(),

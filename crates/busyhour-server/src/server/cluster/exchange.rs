@@ -89,6 +89,7 @@ impl Core {
             };
         };
         let link = &cluster.link;
+        link.hears(told.from, self.clock.now());
         match told.what {
             NodeVerb::Handle => {
                 self.devices.note_life(told.flow);

@@ -4,6 +4,7 @@ use super::{
     direct::node_paths::NodePaths,
     flows::{
         flows_by_branch::FlowsByBranch,
+        next_lives::NextLives,
         own_flows::OwnFlows,
         registered_flows::RegisteredFlows,
         unchecked_nodes::{SettledDoubts, UncheckedNodes},
@@ -58,6 +59,8 @@ pub(in crate::server) struct NodeLink {
     ends: Mutex<ConnectionEnds>,
     /// Nodes that have not said which of their connections stand.
     pub(super) unchecked: Mutex<UncheckedNodes>,
+    /// Nodes that are heard although they are dead by the last view.
+    pub(super) next_lives: NextLives,
     /// There was a first view.
     knows_nodes: AtomicBool,
     pub(super) counters: LinkCounters,
@@ -127,6 +130,7 @@ impl NodeLink {
             registering: Mutex::default(),
             hasher: FixedState::with_seed(own.node.0.into()),
             unanswered: Arc::default(),
+            next_lives: NextLives::default(),
             knows_nodes: AtomicBool::new(false),
             ends: Mutex::default(),
             unchecked: Mutex::default(),
@@ -177,7 +181,8 @@ impl NodeLink {
     pub(super) fn set_live(&self, read_at: Instant, lives: BTreeMap<u16, u64>) -> SettledDoubts {
         let live: BTreeSet<u16> = lives.keys().copied().collect();
         let before = std::mem::replace(&mut *lock(&self.epochs), lives.clone());
-        let gone = self.set_live_nodes(&live, &before);
+        let gone = self.set_live_nodes(&live);
+        self.next_lives.view_is(read_at, &live);
         // A life may have ended and the next one begun so soon that nobody saw the node dead.
         let is_other =
             |(node, epoch): &(&u16, &u64)| lives.get(node).is_some_and(|it| it != *epoch);
@@ -192,17 +197,13 @@ impl NodeLink {
     }
 
     /// Returns those that do not live any more.
-    fn set_live_nodes(&self, live: &BTreeSet<u16>, before: &BTreeMap<u16, u64>) -> Vec<u16> {
+    fn set_live_nodes(&self, live: &BTreeSet<u16>) -> Vec<u16> {
         let words = (0..=u16::MAX).step_by(64);
         let words = words.filter(|first| self.live_word(*first).load(Ordering::Relaxed) != 0);
         let known = words.flat_map(|first| first..=first | 63);
         let gone = known.filter(|node| self.is_live(*node) && !live.contains(node));
         let gone: Vec<u16> = gone.collect();
         for node in &gone {
-            if let (Some(paths), Some(epoch)) = (&self.paths, before.get(node)) {
-                let (node, epoch) = (NodeNumber(*node), *epoch);
-                paths.life_over(Member { node, epoch });
-            }
             self.live_word(*node)
                 .fetch_and(!live_bit(*node), Ordering::Relaxed);
         }
@@ -214,13 +215,13 @@ impl NodeLink {
         gone
     }
 
-    /// The nodes, each with whether it lives, as the database had them then or later.
-    pub(super) fn view_is(
-        &self,
-        read_at: Instant,
-        nodes: impl IntoIterator<Item = (NodeNumber, bool)>,
-    ) {
+    /// The last lives of the nodes, each with whether it goes on, as the database had them then or later.
+    pub(super) fn view_is(&self, read_at: Instant, lives: &[(Member, bool)]) {
+        let nodes = lives.iter().map(|(last, is_live)| (last.node, *is_live));
         lock(&self.notices).view_is(read_at, nodes);
+        if let Some(paths) = &self.paths {
+            paths.view_is(read_at, lives);
+        }
         self.knows_nodes.store(true, Ordering::Release);
     }
 

@@ -172,8 +172,8 @@ impl NodeThread {
             self.partitions.check(node);
         }
         let nodes = view.nodes.iter();
-        let nodes = nodes.map(|it| (it.member.node, it.life != Life::Over));
-        self.link.view_is(read_at, nodes);
+        let lives: Vec<_> = nodes.map(|it| (it.member, it.life != Life::Over)).collect();
+        self.link.view_is(read_at, &lives);
     }
 
     fn act(&mut self, action: Action) -> Vec<Action> {

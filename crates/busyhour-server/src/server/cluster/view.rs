@@ -103,6 +103,8 @@ pub struct ClusterStats {
     pub direct_refused: u64,
     /// Long messages of other nodes that are lost, since a piece of them has not come within 2 s or there was no room.
     pub pieces_lost: u64,
+    /// Those of them for which there was no room, since most of what waited was of their source.
+    pub pieces_over_share: u64,
     /// Ends of calls that other nodes were told and have not answered yet; they are told again.
     pub notices_waiting: u64,
     /// Connections at other nodes of which this one has asked whether they stand: those of telephones and watchers

@@ -53,6 +53,8 @@ pub(in crate::server::cluster) struct PathCounters {
     pub(in crate::server::cluster) refused: Counter,
     /// Messages of other nodes of which a piece has not come.
     pub(in crate::server::cluster) pieces_lost: Counter,
+    /// Those of them for which there was no room, since their source had most of it.
+    pub(in crate::server::cluster) pieces_over_share: Counter,
 }
 
 /// The path to one life of another node.
@@ -66,6 +68,8 @@ struct PeerPath {
     pieces: Mutex<NodePieces>,
     /// Its program joins pieces; one of an earlier version does not.
     joins_pieces: AtomicBool,
+    /// When it announced itself.
+    known_at: Instant,
     /// When we heard it last.
     heard: AtomicU64,
     /// When it last said that it hears us.
@@ -185,6 +189,7 @@ impl NodePaths {
     fn join(&self, peer: &PeerPath, piece: &[u8]) -> FromNode {
         let taken = lock(&peer.pieces).take(piece, self.clock.now());
         self.counters.pieces_lost.add(taken.lost);
+        self.counters.pieces_over_share.add(taken.over_share);
         taken.message.map_or(FromNode::Nothing, FromNode::Message)
     }
 
@@ -244,6 +249,7 @@ impl NodePaths {
             numbers: Mutex::default(),
             pieces: Mutex::default(),
             joins_pieces: AtomicBool::new(false),
+            known_at: now,
             heard: AtomicU64::new(0),
             hears_us: AtomicU64::new(0),
         };
@@ -253,13 +259,21 @@ impl NodePaths {
         self.announcement()
     }
 
-    /// This life of a node is over. The next one may have announced itself already.
-    pub(in crate::server::cluster) fn life_over(&self, over: Member) {
+    /// The last lives of all nodes, each with whether it goes on, as the database had them at `read_at` or later. Paths to lives
+    /// that are over are forgotten, also to one that no view has shown alive. A life is in the database before it announces
+    /// itself, so one that was known before, and that the database does not have, is over as well.
+    pub(in crate::server::cluster) fn view_is(&self, read_at: Instant, lives: &[(Member, bool)]) {
+        let is_kept = |path: &Arc<PeerPath>| {
+            let member = path.member;
+            let last = lives.iter().find(|(last, _)| last.node == member.node);
+            match last {
+                Some((last, is_live)) if last.epoch == member.epoch => *is_live,
+                Some((last, _)) if last.epoch > member.epoch => false,
+                _ => path.known_at >= read_at,
+            }
+        };
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
-        let is_its = |path: &Arc<PeerPath>| path.member.epoch <= over.epoch;
-        if peers.get(&over.node.0).is_some_and(is_its) {
-            peers.remove(&over.node.0);
-        }
+        peers.retain(|_, path| is_kept(path));
     }
 
     /// To how many nodes the path is open.
@@ -531,17 +545,12 @@ mod tests {
         let late = End::new(&runtime, 2, 1);
         let old = late.paths.beat().expect("an announcement");
         assert!(one.paths.announced(&old).is_none(), "an earlier life");
-        let over = |epoch| {
-            let node = NodeNumber(2);
-            one.paths.life_over(Member { node, epoch });
-            one.paths.peer(2).map(|peer| peer.member.epoch)
-        };
-        assert_eq!(
-            over(1),
-            Some(2),
-            "the end of the earlier one is learned late"
-        );
-        assert_eq!(over(2), None);
+        let early = Instant::ZERO;
+        let late = "the end of the earlier one is learned late";
+        assert_eq!(known(&one, early, Some((1, false))), Some(2), "{late}");
+        let now = runtime.clock().now();
+        assert_eq!(known(&one, now, Some((2, true))), Some(2));
+        assert_eq!(known(&one, now, Some((2, false))), None);
         assert!(!one.paths.send(2, b"hello"));
         let foreign = End::new(&runtime, 1, 9);
         assert!(
@@ -549,6 +558,37 @@ mod tests {
                 .announced(&foreign.paths.beat().expect("one"))
                 .is_none()
         );
+    }
+
+    /// The epoch of node 2 to which there is a path, after a view that has this of it.
+    fn known(one: &End, read_at: Instant, last: Option<(u64, bool)>) -> Option<u64> {
+        let node = NodeNumber(2);
+        let lives = last.map(|(epoch, is_live)| (Member { node, epoch }, is_live));
+        one.paths.view_is(read_at, lives.as_slice());
+        one.paths.peer(2).map(|peer| peer.member.epoch)
+    }
+
+    /// Otherwise it would be probed for ever: its process died, or lost the database, between two views.
+    #[test]
+    fn a_path_to_a_life_that_no_view_has_shown_alive_is_forgotten() {
+        let runtime = Runtime::simulated(1);
+        for last in [Some((5, false)), Some((6, true)), Some((4, true)), None] {
+            let [one, _] = two(&runtime);
+            let again = End::new(&runtime, 2, 5);
+            let announcement = again.paths.beat().expect("an announcement");
+            let before = runtime.clock().now();
+            pass(&runtime, PROBE_PAUSE);
+            assert!(one.paths.announced(&announcement).is_some());
+            // What was read before it was known says nothing of it.
+            assert_eq!(known(&one, before, Some((1, false))), Some(5));
+            assert_eq!(known(&one, before, None), Some(5));
+            assert_eq!(known(&one, runtime.clock().now(), Some((5, true))), Some(5));
+            pass(&runtime, PROBE_PAUSE);
+            assert_eq!(known(&one, runtime.clock().now(), last), None, "{last:?}");
+            one.sent();
+            one.paths.beat();
+            assert!(one.sent().is_empty(), "nobody is probed");
+        }
     }
 
     /// The database has forgotten the first of two processes, and gave the second its epoch.

@@ -6,12 +6,20 @@
 //!
 //! All pieces but the last have the same length, so each has its place in the message, whatever overtakes it. A
 //! piece that does not come loses its message: who has sent that first sends it again, as any datagram. What never
-//! becomes whole is given up after two seconds, or for something newer if one node has begun too much.
+//! becomes whole is given up after two seconds. If one node has begun too much, the client that has most of it loses its oldest
+//! message, so nobody loses what he sends since another one has sent much. The first piece says whose a message is; those
+//! whose first piece is missing count together.
 //!
 //! Over NATS, pieces come in their order, so that the cluster's crate joins those (`pieces`) without places for what is missing.
 
+use crate::server::cluster::node_message::NodeMessage;
 use busyhour::clock::Instant;
-use std::{collections::VecDeque, time::Duration};
+use busyhour_sip::source_of;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    time::Duration,
+};
 
 /// The pieces of a message.
 pub(super) fn pieces_of(number: u64, message: &[u8]) -> impl Iterator<Item = Vec<u8>> {
@@ -42,6 +50,8 @@ struct PartialMessage {
     number: u64,
     begun_at: Instant,
     count: u16,
+    /// Of the client, once the first piece has come.
+    source: Option<IpAddr>,
     /// A bit for each piece that has come.
     came: u64,
     /// With room for all pieces.
@@ -57,6 +67,8 @@ pub(super) struct TakenPiece {
     pub(super) message: Option<Vec<u8>>,
     /// Messages that are lost.
     pub(super) lost: u64,
+    /// Those of them for which there was no room, since their source had most of it.
+    pub(super) over_share: u64,
 }
 
 /// A piece as it came.
@@ -73,8 +85,8 @@ impl NodePieces {
         let lost = self.expire(now);
         let Some(piece) = NodePiece::read(piece) else {
             return TakenPiece {
-                message: None,
                 lost,
+                ..TakenPiece::default()
             };
         };
         let is_its = |one: &PartialMessage| one.number == piece.number && one.count == piece.count;
@@ -95,8 +107,12 @@ impl NodePieces {
             bytes.truncate(whole.len);
             bytes
         });
-        let lost = lost + self.make_room();
-        TakenPiece { message, lost }
+        let over_share = self.make_room();
+        TakenPiece {
+            message,
+            lost: lost + over_share,
+            over_share,
+        }
     }
 
     /// Gives up what has waited for too long; returns how many those are.
@@ -104,24 +120,40 @@ impl NodePieces {
         let is_late = |message: &PartialMessage| now - message.begun_at >= PATIENCE;
         let mut lost = 0;
         while self.incomplete.front().is_some_and(is_late) {
-            self.drop_first();
+            self.drop_at(0);
             lost += 1;
         }
         lost
     }
 
+    /// Returns how many were given up.
     fn make_room(&mut self) -> u64 {
         let mut lost = 0;
         while self.bytes > INCOMPLETE_BYTES_MAX || self.incomplete.len() > INCOMPLETE_MAX {
-            self.drop_first();
+            let greediest = self.greediest();
+            let is_its = |message: &PartialMessage| message.source == greediest;
+            let oldest = self.incomplete.iter().position(is_its);
+            self.drop_at(oldest.unwrap_or_default());
             lost += 1;
         }
         lost
     }
 
-    fn drop_first(&mut self) {
-        let first = self.incomplete.pop_front();
-        self.bytes -= first.map_or(0, |first| first.bytes.len());
+    /// The source with the most of what there is too much of.
+    fn greediest(&self) -> Option<IpAddr> {
+        let is_full = self.bytes > INCOMPLETE_BYTES_MAX;
+        let mut sources: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
+        for message in &self.incomplete {
+            let taken = if is_full { message.bytes.len() } else { 1 };
+            *sources.entry(message.source).or_default() += taken;
+        }
+        let most = sources.into_iter().max_by_key(|(_, taken)| *taken);
+        most.and_then(|(source, _)| source)
+    }
+
+    fn drop_at(&mut self, place: usize) {
+        let dropped = self.incomplete.remove(place);
+        self.bytes -= dropped.map_or(0, |dropped| dropped.bytes.len());
     }
 }
 
@@ -131,6 +163,7 @@ impl PartialMessage {
             number: piece.number,
             begun_at: now,
             count: piece.count,
+            source: None,
             came: 0,
             bytes: vec![0; usize::from(piece.count) * PIECE_LEN],
             len: 0,
@@ -143,6 +176,9 @@ impl PartialMessage {
         let end = begin + piece.bytes.len();
         self.bytes[begin..end].copy_from_slice(piece.bytes);
         self.came |= 1 << piece.place;
+        if piece.place == 0 {
+            self.source = NodeMessage::parse(piece.bytes).map(|it| source_of(it.flow.remote.ip()));
+        }
         if piece.is_last() {
             self.len = end;
         }
@@ -189,8 +225,10 @@ const INCOMPLETE_BYTES_MAX: usize = 4 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::cluster::node_message::NodeVerb;
+    use busyhour_sip::Flow;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
+    use std::net::SocketAddr;
 
     fn message(number: u64, len: usize) -> Vec<u8> {
         (0..len).map(|at| (at as u64 * 7 + number) as u8).collect()
@@ -279,6 +317,38 @@ mod tests {
         let last = pieces_of(number, &message(number, PIECE_LEN + 1)).last();
         let taken = pieces.take(&last.expect("a piece"), Instant::ZERO);
         assert_eq!(taken.message, Some(message(number, PIECE_LEN + 1)));
+    }
+
+    /// The first pieces of messages of one client, which never become whole, do not displace what another one sends, however late
+    /// its pieces come.
+    #[test]
+    fn when_there_is_no_room_the_source_with_the_most_gives_up_its_oldest() {
+        let of = |source: [u8; 4], number: u64, len: usize| {
+            let [local, remote] = [[192, 0, 2, 1], source].map(|it| SocketAddr::from((it, 5060)));
+            let told = NodeMessage::new(NodeVerb::Handle, 2, Flow::udp(local, remote));
+            let bytes = told.with_sip(&message(number, len)).bytes();
+            let pieces: Vec<_> = pieces_of(number, &bytes).collect();
+            (bytes, pieces)
+        };
+        let (greedy, other) = ([198, 51, 100, 1], [203, 0, 113, 1]);
+        for len in [PIECE_LEN + 1, PIECED_LEN_MAX - 100] {
+            let mut pieces = NodePieces::default();
+            let (bytes, its) = of(other, 0, len);
+            let (last, first) = its.split_last().expect("several");
+            for piece in first {
+                assert_eq!(pieces.take(piece, Instant::ZERO), TakenPiece::default());
+            }
+            let mut over_share = 0;
+            for number in 1..1000 {
+                let (_, its) = of(greedy, number, len);
+                let taken = pieces.take(&its[0], Instant::ZERO);
+                assert_eq!(taken.lost, taken.over_share);
+                over_share += taken.over_share;
+            }
+            assert_eq!(over_share, 1000 - pieces.incomplete.len() as u64);
+            let taken = pieces.take(last, Instant::ZERO);
+            assert!(taken.message == Some(bytes), "it has come whole");
+        }
     }
 
     #[test]

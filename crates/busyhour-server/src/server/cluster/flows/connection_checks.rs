@@ -81,10 +81,11 @@ impl Core {
         let message = message.with_sip(text.as_bytes());
         let answered = Box::new(move |answer: Option<Vec<u8>>| {
             let Some(core) = core.upgrade() else { return };
-            core.note_answer(node, count, answer.is_some());
+            // Without a lease a node answers nothing, but its program understands the question.
+            let is_understood = answer.is_some();
             match answer.and_then(|answer| places_of(&answer)) {
-                Some(ended) => core.are_checked(&flows, &ended),
-                None => core.check_again(node),
+                Some(ended) => core.are_answered(node, &flows, &ended),
+                None => core.are_unanswered(node, count, is_understood),
             }
         });
         let is_asked = link.ask_node(node, &message, answered).is_ok();
@@ -94,18 +95,19 @@ impl Core {
         is_asked
     }
 
-    fn note_answer(&self, node: u16, count: u64, is_one: bool) {
-        let Some(cluster) = &self.cluster else { return };
-        if !is_one {
-            let counters = &cluster.link.counters;
-            counters.connections_unanswered.add(count);
+    fn are_answered(&self, node: u16, flows: &[Flow], ended: &[usize]) {
+        if let Some(cluster) = &self.cluster {
+            cluster.link.is_answered(node);
         }
-        (cluster.link).note_answer(node, self.clock.now(), is_one);
+        self.are_checked(flows, ended);
     }
 
-    fn check_again(&self, node: u16) {
-        if let Some(cluster) = &self.cluster {
-            cluster.link.check_again(node);
+    fn are_unanswered(&self, node: u16, count: u64, is_understood: bool) {
+        let Some(cluster) = &self.cluster else { return };
+        cluster.link.counters.connections_unanswered.add(count);
+        match is_understood {
+            true => cluster.link.is_understood(node),
+            false => cluster.link.is_unanswered(node, self.clock.now()),
         }
     }
 
@@ -147,7 +149,7 @@ impl Core {
 }
 
 /// Each once. They come out of tables whose order is another one in each run, and what follows from them is to be the same.
-fn in_order(mut flows: Vec<Flow>) -> Vec<Flow> {
+pub(super) fn in_order(mut flows: Vec<Flow>) -> Vec<Flow> {
     flows.sort_unstable_by_key(|flow| {
         let number = flow.connection;
         (flow.node, flow.transport, number, flow.remote, flow.local)

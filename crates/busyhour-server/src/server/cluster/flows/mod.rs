@@ -3,6 +3,7 @@
 pub(in crate::server) mod own_flows;
 mod connection_checks;
 pub(super) mod flows_by_branch;
+pub(super) mod next_lives;
 pub(super) mod registered_flows;
 pub(super) mod unchecked_nodes;
 

@@ -30,7 +30,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     thread,
@@ -82,6 +82,8 @@ struct OtherNode {
     published: Mutex<Vec<(String, Vec<u8>)>>,
     /// Its connections that stand.
     standing: Mutex<BTreeSet<u32>>,
+    /// It does not say which they are.
+    has_no_lease: AtomicBool,
 }
 
 impl OtherNode {
@@ -112,6 +114,7 @@ impl Broker for OtherNode {
         // It tells nothing of devices.
         let asked = NodeMessage::parse(&payload).ok_or(BrokerError::Nobody)?;
         let answer = match asked.what {
+            NodeVerb::Stand if self.has_no_lease.load(Ordering::SeqCst) => Vec::new(),
             NodeVerb::Stand => {
                 let text = std::str::from_utf8(asked.sip).expect("text");
                 let flows = flows_of(text).expect("connections");
@@ -375,6 +378,52 @@ fn without_a_lease_a_node_says_of_no_connection_that_it_has_ended() {
     assert_eq!(ask(), (vec![answer_of(&[0])], 2));
     node.cluster().routes.clear();
     assert_eq!(ask(), (vec![Vec::new()], 0));
+}
+
+/// It answers, and says nothing: that is no word about its connections.
+#[test]
+fn a_node_that_answers_a_question_with_nothing_counts_as_one_that_has_not_answered() {
+    let node = NodeOne::begin(OwnSockets::default());
+    let ada = flow(2, 1001);
+    node.registers("ada", ada);
+    node.other.has_no_lease.store(true, Ordering::SeqCst);
+    node.cluster().partitions.check(2);
+    let unanswered = || node.cluster().link.counters.connections_unanswered.get();
+    node.wait_until(|| unanswered() == 1);
+    node.settle();
+    assert!(
+        node.reaches("ada", ada),
+        "nobody has said that it has ended"
+    );
+    node.other.has_no_lease.store(false, Ordering::SeqCst);
+    node.beat(2, Life::Current);
+    node.wait_until(|| !node.reaches("ada", ada));
+    assert_eq!(unanswered(), 1);
+}
+
+/// Its next life has begun after the last view was read, and hands on a request over one of its connections.
+#[test]
+fn an_answer_goes_over_a_connection_of_the_next_life_while_its_node_is_dead_by_the_last_view() {
+    let node = NodeOne::begin(OwnSockets::default());
+    let [next, before] = [flow(2, 2001), flow(2, 1001)];
+    node.beat(3, Life::Over);
+    let sends = |flow| {
+        let datagram = node.runtime.buffers().copy_from(b"SIP/2.0 200 OK\r\n\r\n");
+        let network = node.core.responder.network();
+        network.send(flow, datagram.expect("room"))
+    };
+    assert_eq!(sends(before), Err(SendError::FlowFailed), "it is dead");
+    node.registers("bob", next);
+    let answered = || {
+        let all = lock(&node.other.published);
+        let told = all.iter().filter(|(on, _)| on == "test.node.2");
+        let mut told = told.filter_map(|(_, bytes)| NodeMessage::parse(bytes));
+        told.any(|it| it.what == NodeVerb::Send && it.sip.starts_with(b"SIP/2.0 200 "))
+    };
+    node.wait_until(answered);
+    node.beat(4, Life::Current);
+    node.beat(4, Life::Over);
+    assert_eq!(sends(next), Err(SendError::FlowFailed), "it is dead again");
 }
 
 /// Polls of a millisecond.

@@ -1,10 +1,11 @@
 //! What was not learned of other nodes' connections, and is asked for again.
 
+use super::connection_checks::in_order;
 use crate::{lock::lock, server::cluster::node_link::NodeLink};
 use busyhour::clock::Instant;
 use busyhour_sip::Flow;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet, btree_map::Entry},
     time::Duration,
 };
 
@@ -14,8 +15,8 @@ pub(in crate::server::cluster) struct UncheckedNodes {
     nodes: BTreeSet<u16>,
     flows: HashSet<Flow>,
     not_before: Instant,
-    /// Connections of nodes that do not live, as far as is known. A group waits for the next view only, so there are few.
-    doubted: BTreeMap<u16, Vec<DoubtedConnections>>,
+    /// Connections of nodes that do not live, as far as is known.
+    doubted: BTreeMap<u16, DoubtedNode>,
     /// Nodes whose program answers such questions.
     answering: BTreeSet<u16>,
     /// Others that were asked.
@@ -28,10 +29,19 @@ struct SilentNode {
     not_before: Instant,
 }
 
+/// What is doubted of a node. While the database is away there is no view, and something is doubted each second; so there are two
+/// groups at most. The first one stays as it is, since a view that was read after the last of a group decides, and the
+/// first must not wait for ever for a later one. What comes meanwhile is in the second one.
+struct DoubtedNode {
+    first: DoubtedConnections,
+    others: Option<DoubtedConnections>,
+}
+
 /// Connections that were all known at this time.
+#[derive(Debug, Default)]
 struct DoubtedConnections {
     known_at: Instant,
-    flows: Vec<Flow>,
+    flows: HashSet<Flow>,
 }
 
 /// What a view says of what was not known.
@@ -91,12 +101,29 @@ impl UncheckedNodes {
         }
     }
 
-    /// The node of these connections, which are known now, does not live by the last view.
+    /// The node of these connections, which are known now, does not live by the last view. If too many come one by one, it is
+    /// looked at again for all of its connections, of which those that have ended meanwhile are none.
     pub(in crate::server::cluster) fn doubt(&mut self, node: u16, now: Instant, flows: Vec<Flow>) {
-        if !flows.is_empty() {
-            let known_at = now;
-            let doubted = self.doubted.entry(node).or_default();
-            doubted.push(DoubtedConnections { known_at, flows });
+        if flows.is_empty() {
+            return;
+        }
+        let doubted = match self.doubted.entry(node) {
+            Entry::Vacant(free) => {
+                let first = DoubtedConnections::new(now, flows);
+                free.insert(DoubtedNode {
+                    first,
+                    others: None,
+                });
+                return;
+            }
+            Entry::Occupied(known) => known.into_mut().others.get_or_insert_default(),
+        };
+        let room = FLOWS_MAX.max(flows.len());
+        doubted.known_at = now;
+        doubted.flows.extend(flows.iter().copied());
+        if doubted.flows.len() > room {
+            doubted.flows = flows.into_iter().collect();
+            self.nodes.insert(node);
         }
     }
 
@@ -131,16 +158,44 @@ impl UncheckedNodes {
             unsure: self.nodes.extract_if(.., is_dead).collect(),
             over: Vec::new(),
         };
-        for (node, groups) in &mut self.doubted {
-            for group in groups.extract_if(.., |group| group.known_at <= read_at) {
-                match live.contains(node) {
-                    true => drop(settled.unsure.insert(*node)),
-                    false => settled.over.extend(group.flows),
-                }
+        self.doubted.retain(|node, doubted| {
+            let (over, is_left) = doubted.settle(read_at);
+            match (live.contains(node), over.is_empty()) {
+                (_, true) => {}
+                (true, false) => drop(settled.unsure.insert(*node)),
+                (false, false) => settled.over.extend(over),
+            }
+            is_left
+        });
+        settled.over = in_order(settled.over);
+        settled
+    }
+}
+
+impl DoubtedNode {
+    /// Takes out what was known by then; and whether something is left.
+    fn settle(&mut self, read_at: Instant) -> (HashSet<Flow>, bool) {
+        if self.first.known_at > read_at {
+            return (HashSet::new(), true);
+        }
+        let mut settled = std::mem::take(&mut self.first.flows);
+        match self.others.take() {
+            Some(others) if others.known_at > read_at => {
+                self.first = others;
+                (settled, true)
+            }
+            others => {
+                settled.extend(others.into_iter().flat_map(|others| others.flows));
+                (settled, false)
             }
         }
-        self.doubted.retain(|_, groups| !groups.is_empty());
-        settled
+    }
+}
+
+impl DoubtedConnections {
+    fn new(known_at: Instant, flows: Vec<Flow>) -> Self {
+        let flows = flows.into_iter().collect();
+        Self { known_at, flows }
     }
 }
 
@@ -150,13 +205,21 @@ impl NodeLink {
         lock(&self.unchecked).ask(node);
     }
 
-    /// Whether a node has answered which of its connections stand.
-    pub(in crate::server::cluster) fn note_answer(&self, node: u16, now: Instant, is_one: bool) {
+    /// A node has answered which of its connections stand.
+    pub(in crate::server::cluster) fn is_answered(&self, node: u16) {
+        lock(&self.unchecked).is_answered(node);
+    }
+
+    /// A node has answered, but not which of its connections stand; it is asked again.
+    pub(in crate::server::cluster) fn is_understood(&self, node: u16) {
         let mut unchecked = lock(&self.unchecked);
-        match is_one {
-            true => unchecked.is_answered(node),
-            false => unchecked.is_unanswered(node, now),
-        }
+        unchecked.is_answered(node);
+        unchecked.ask(node);
+    }
+
+    /// A node has not said which of its connections stand, and is asked again.
+    pub(in crate::server::cluster) fn is_unanswered(&self, node: u16, now: Instant) {
+        lock(&self.unchecked).is_unanswered(node, now);
     }
 
     /// Whether it is time to ask a node that has answered nothing yet.
@@ -179,7 +242,7 @@ impl NodeLink {
     }
 }
 
-/// Connections that are asked for alone; with more, all of their nodes' are.
+/// Connections that are asked for, or doubted, alone; with more, all of their nodes' are.
 const FLOWS_MAX: usize = 4_096;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two questions to a node that has answered none.
@@ -281,10 +344,47 @@ mod tests {
         assert_eq!(unchecked.settle(at(550), &third), unsure());
         assert_eq!(unchecked.settle(at(600), &nobody), over(&[other]));
         assert_eq!(unchecked.settle(at(9000), &nobody), over(&[]));
+        assert!(unchecked.doubted.is_empty());
         // Who is asked and dies before it answers is looked at again.
         unchecked.ask(3);
         assert_eq!(unchecked.settle(at(9001), &third), over(&[]));
         assert_eq!(unchecked.settle(at(9002), &nobody), unsure());
         assert_eq!(unchecked.settle(at(9003), &nobody), over(&[]));
+    }
+
+    /// Nobody reads a view, and each second connections of a dead node are doubted, always others.
+    #[test]
+    fn what_is_doubted_while_the_database_is_away_has_a_bound_and_the_first_waits_for_no_later_one()
+    {
+        let mut unchecked = UncheckedNodes::default();
+        let nobody = BTreeSet::new();
+        let (hour, each) = (3600, 10);
+        for second in 0..hour {
+            let first = second as u32 * each;
+            let flows = (first..first + each).map(|connection| flow(connection, 3));
+            unchecked.doubt(3, at(1000 * second), flows.collect());
+            let others = unchecked.doubted[&3].others.as_ref();
+            assert!(others.map_or(0, |others| others.flows.len()) <= FLOWS_MAX);
+        }
+        // More came one by one than are kept, so all of the node's are looked at.
+        assert!(unchecked.nodes.contains(&3));
+        let all = (0..2 * FLOWS_MAX as u32).map(|connection| flow(connection, 3));
+        unchecked.doubt(3, at(1000 * hour), all.clone().collect());
+        let others = unchecked.doubted[&3].others.as_ref();
+        assert_eq!(others.map(|others| others.flows.len()), Some(2 * FLOWS_MAX));
+        // A view that was read after the first group decides about it, and about no other.
+        let settled = unchecked.settle(at(500), &nobody);
+        assert_eq!(settled.unsure, BTreeSet::from([3]));
+        let over = |settled: SettledDoubts| {
+            BTreeSet::from_iter(settled.over.iter().map(|it| it.connection))
+        };
+        assert_eq!(over(settled), (0..each).collect());
+        assert_eq!(
+            over(unchecked.settle(at(1000 * hour - 1), &nobody)),
+            BTreeSet::new()
+        );
+        let last = over(unchecked.settle(at(1000 * hour), &nobody));
+        assert_eq!(last, all.map(|it| it.connection).collect());
+        assert!(unchecked.doubted.is_empty());
     }
 }
