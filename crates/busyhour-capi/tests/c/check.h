@@ -20,27 +20,32 @@ typedef std::atomic<long> atomic_long;
 
 /* A failed check ends the process at once: its other threads may be in any state. */
 
-#define CHECK(condition)                                                                  \
-  do {                                                                                    \
-    if (!(condition)) {                                                                   \
-      char why_[512] = "";                                                                \
-      bh_last_error(why_, sizeof why_);                                                   \
-      fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition, why_); \
-      _exit(1);                                                                           \
-    }                                                                                     \
+/* What a check says is in a function: in each of hundreds of places it would be most of what the compiler has to check. */
+
+__attribute__((noreturn, noinline, unused)) static void not_so(const char *file, int line, const char *condition) {
+  char why[512] = "";
+  bh_last_error(why, sizeof why);
+  fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", file, line, condition, why);
+  _exit(1);
+}
+
+__attribute__((noreturn, noinline, unused)) static void differs(const char *file, int line, const char *call, bh_result result, bh_result expected) {
+  char why[512] = "";
+  bh_last_error(why, sizeof why);
+  fprintf(stderr, "%s:%d: %s: %s (%s), expected %s\n", file, line, call, bh_strerror(result), why, bh_strerror(expected));
+  _exit(1);
+}
+
+#define CHECK(condition)                                       \
+  do {                                                         \
+    if (!(condition)) not_so(__FILE__, __LINE__, #condition);  \
   } while (0)
 
 #define OK(call) IS(BH_OK, call)
-#define IS(expected, call)                                                                \
-  do {                                                                                    \
-    bh_result result_ = (call);                                                           \
-    if (result_ != (expected)) {                                                          \
-      char why_[512] = "";                                                                \
-      bh_last_error(why_, sizeof why_);                                                   \
-      fprintf(stderr, "%s:%d: %s: %s (%s), expected %s\n", __FILE__, __LINE__, #call,     \
-              bh_strerror(result_), why_, bh_strerror(expected));                         \
-      _exit(1);                                                                           \
-    }                                                                                     \
+#define IS(expected, call)                                                                        \
+  do {                                                                                            \
+    const bh_result result_ = (call);                                                             \
+    if (result_ != (expected)) differs(__FILE__, __LINE__, #call, result_, (expected));           \
   } while (0)
 
 #define SECONDS(count) ((uint64_t)(count) * 1000000000u)

@@ -73,46 +73,29 @@ def options(kind):
 
 
 class World:
-    state = "usual"
-    """One of each handle, in a simulation, so that nothing waits for another thread."""
+    """A handle of each kind that a function takes, and what they need, in a simulation, so that nothing waits for another thread.
 
-    def __init__(self):
-        name = ffi.new("char[]", b"one")
+    A runtime with its pool and timers is always there, and for no function one of each kind."""
+
+    state = "usual"
+
+    def __init__(self, function=None):
+        self.taken = set()
         self.bh_runtime = made(bh.bh_runtime_simulated, 7)
         self.bh_pool = made(bh.bh_runtime_pool, self.bh_runtime)
         self.bh_timers = made(bh.bh_runtime_timers, self.bh_runtime)
-        self.bh_buffers = made(bh.bh_runtime_buffers, self.bh_runtime)
-        self.bh_group = made(bh.bh_group_new)
-        self.bh_alert_group = made(bh.bh_alert_group_new)
-        of_serializer = options("serializer")
-        of_serializer.name, of_serializer.group, of_serializer.alert_group = name, self.bh_group, self.bh_alert_group
-        self.bh_serializer = made(bh.bh_serializer_new, self.bh_pool, of_serializer)
-        self.bh_template = made(bh.bh_runtime_template, self.bh_runtime, of_template())
-        self.bh_suspension = made(bh.bh_serializer_suspend, self.bh_serializer)
-        self.bh_executor = made(bh.bh_executor_of_pool, self.bh_pool)
-        self.bh_topic = made(bh.bh_topic_new, self.bh_runtime, of_topic())
-        self.other_topic = made(bh.bh_topic_new, self.bh_runtime, ffi.NULL)
-        self.bh_record = made(bh.bh_record_new, 1, name)
-        self.bh_event = made(bh.bh_event_of_record, self.bh_record)
-        self.bh_pattern = made(bh.bh_pattern_new)
-        self.bh_attribute = made(bh.bh_attribute_of_element, 1)
-        out = ffi.new("bh_subscription **")
-        assert bh.bh_topic_subscribe(self.bh_topic, ffi.NULL, callback("bh_delivery_fn"), fresh_data("a subscription"), drop, out) == bh.BH_OK, last_error()
-        self.bh_subscription = out[0]
-        self.bh_forward = made(bh.bh_topic_forward, self.bh_topic, self.other_topic)
-        self.bh_join = made(bh.bh_pool_spawn, self.bh_pool, wait_for_waker, fresh_data("a spawned task"), drop)
-        assert bh.bh_simulation_run_for(self.bh_runtime, 0) == bh.BH_OK
-        self.bh_waker = wakers.pop()
-        self.bh_heap = made(bh.bh_heap_new, callback("bh_compare_fn"), fresh_data("a heap"), drop)
-        self.bh_run_queue = made(bh.bh_run_queue_new, 0, 1000000)
-        self.bh_sched_state = made(bh.bh_sched_state_new, 0)
-        self.bh_timer_queue = made(bh.bh_timer_queue_new)
-        self.bh_task = a_task()
-        self.taken = set()
-        handles.append(name)
+        for kind in MAKERS if function is None else kinds_of(function):
+            self.need(kind)
+
+    def need(self, kind):
+        """The handle of this kind, which is made first if there is none."""
+        if kind not in vars(self):
+            setattr(self, kind, MAKERS[kind](self))
+        return getattr(self, kind)
 
     def free(self, *kinds):
-        for kind in kinds or [name for name in vars(self) if name.startswith("bh_")] + ["other_topic"]:
+        every = [name for name in vars(self) if name.startswith("bh_") or name == "other_topic"]
+        for kind in [kind for kind in kinds if kind in every] or every:
             free = "bh_topic" if kind == "other_topic" else kind
             if kind not in self.taken:
                 self.taken.add(kind)
@@ -142,6 +125,78 @@ wakers = []
 def wait_for_waker(waker, result, data):
     wakers.append(made(bh.bh_waker_clone, waker))
     return 0
+
+
+def spawn(world):
+    """A task that waits, and what wakes it."""
+    join = made(bh.bh_pool_spawn, world.bh_pool, wait_for_waker, fresh_data("a spawned task"), drop)
+    assert bh.bh_simulation_run_for(world.bh_runtime, 0) == bh.BH_OK
+    world.bh_join, world.bh_waker = join, wakers.pop()
+
+
+def join_of(world):
+    spawn(world)
+    return world.bh_join
+
+
+def waker_of(world):
+    spawn(world)
+    return world.bh_waker
+
+
+def serializer_of(world):
+    name = ffi.new("char[]", b"one")
+    handles.append(name)
+    one = options("serializer")
+    one.name, one.group, one.alert_group = name, world.need("bh_group"), world.need("bh_alert_group")
+    return made(bh.bh_serializer_new, world.bh_pool, one)
+
+
+def record_of(world):
+    name = ffi.new("char[]", b"one")
+    handles.append(name)
+    return made(bh.bh_record_new, 1, name)
+
+
+def subscription_of(world):
+    out = ffi.new("bh_subscription **")
+    topic = world.need("bh_topic")
+    assert bh.bh_topic_subscribe(topic, ffi.NULL, callback("bh_delivery_fn"), fresh_data("a subscription"), drop, out) == bh.BH_OK, last_error()
+    return out[0]
+
+
+# How each handle is made, in an order in which all that one needs comes before it.
+MAKERS = {
+    "bh_buffers": lambda world: made(bh.bh_runtime_buffers, world.bh_runtime),
+    "bh_group": lambda world: made(bh.bh_group_new),
+    "bh_alert_group": lambda world: made(bh.bh_alert_group_new),
+    "bh_serializer": serializer_of,
+    "bh_template": lambda world: made(bh.bh_runtime_template, world.bh_runtime, of_template()),
+    "bh_suspension": lambda world: made(bh.bh_serializer_suspend, world.need("bh_serializer")),
+    "bh_executor": lambda world: made(bh.bh_executor_of_pool, world.bh_pool),
+    "bh_topic": lambda world: made(bh.bh_topic_new, world.bh_runtime, of_topic()),
+    "other_topic": lambda world: made(bh.bh_topic_new, world.bh_runtime, ffi.NULL),
+    "bh_record": record_of,
+    "bh_event": lambda world: made(bh.bh_event_of_record, world.need("bh_record")),
+    "bh_pattern": lambda world: made(bh.bh_pattern_new),
+    "bh_attribute": lambda world: made(bh.bh_attribute_of_element, 1),
+    "bh_subscription": subscription_of,
+    "bh_forward": lambda world: made(bh.bh_topic_forward, world.need("bh_topic"), world.need("other_topic")),
+    "bh_join": join_of,
+    "bh_waker": waker_of,
+    "bh_heap": lambda world: made(bh.bh_heap_new, callback("bh_compare_fn"), fresh_data("a heap"), drop),
+    "bh_run_queue": lambda world: made(bh.bh_run_queue_new, 0, 1000000),
+    "bh_sched_state": lambda world: made(bh.bh_sched_state_new, 0),
+    "bh_timer_queue": lambda world: made(bh.bh_timer_queue_new),
+    "bh_task": lambda world: a_task(),
+}
+
+
+def kinds_of(name):
+    """The kinds of handles that a function takes; of a topic's, a subscription and a second topic as well."""
+    kinds = [kind.item.cname.replace("struct ", "") for kind in ffi.typeof(getattr(bh, name)).args if kind.kind == "pointer"]
+    kinds = [kind for kind in kinds if kind in MAKERS]
+    return kinds + ["bh_subscription", "bh_forward"] if "bh_topic" in kinds else kinds
 
 
 tasks = []
@@ -266,7 +321,8 @@ def pointers(name):
 def in_each_state(name):
     for null_at in [None, *pointers(name)]:
         for prepare in (leave, shut_down, free_parents):
-            world = World()
+            # With nothing else NULL or gone, every handle is there.
+            world = World(None if null_at is None and prepare is leave else name)
             world.state = prepare.__name__
             prepare(world)
             code = call(name, world, null_at)
@@ -289,11 +345,12 @@ def shut_down(world):
 def free_parents(world):
     world.free("bh_runtime", "bh_pool", "bh_timers", "bh_topic", "other_topic", "bh_group", "bh_alert_group")
     for kind in ("bh_runtime", "bh_pool", "bh_timers", "bh_topic", "bh_group", "bh_alert_group"):
-        setattr(world, kind, ffi.NULL)
+        if kind in vars(world):
+            setattr(world, kind, ffi.NULL)
 
 
 def inside(name):
-    world = World()
+    world = World(name)
 
     @ffi.callback("bh_run_fn")
     def run(data):
@@ -311,7 +368,7 @@ def sizes(name):
                 memory = ffi.new("char[]", ffi.sizeof(kind.item) + 16)
                 ffi.cast("size_t *", memory)[0] = size
                 ffi.cast("char *", memory)[ffi.sizeof(kind.item)] = b"\1"
-                world = World()
+                world = World(name)
                 result = call(name, world, change=lambda values: values.__setitem__(at, ffi.cast(kind, memory)))
                 assert result == code, (name, size, result, last_error())
                 world.free()
