@@ -39,6 +39,11 @@ pub trait Broker: Send + Sync {
 
     /// Whether messages get through, as far as is known.
     fn is_connected(&self) -> bool;
+
+    /// How often this process has lost messages that had come, as far as it knows. What is lost on the way it does not know.
+    fn lost_count(&self) -> u64 {
+        0
+    }
 }
 
 /// Called with the answer to a request.

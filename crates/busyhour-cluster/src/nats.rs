@@ -132,12 +132,6 @@ impl NatsBroker {
         })
     }
 
-    /// How often messages came faster than they were received and some were lost, or a piece of a
-    /// large one was.
-    pub fn lost(&self) -> u64 {
-        self.shared.lost.load(Ordering::Relaxed)
-    }
-
     fn send(&self, command: Command) -> Result<(), BrokerError> {
         let commands = self.commands.as_ref().ok_or(BrokerError::Away)?;
         commands.try_send(command).map_err(|error| match error {
@@ -178,6 +172,12 @@ impl Broker for NatsBroker {
 
     fn is_connected(&self) -> bool {
         self.shared.is_connected.load(Ordering::Acquire)
+    }
+
+    /// How often messages came faster than they were received and some were lost, or a piece of a
+    /// large one was.
+    fn lost_count(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
     }
 }
 

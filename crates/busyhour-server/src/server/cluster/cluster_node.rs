@@ -235,6 +235,7 @@ impl ClusterNode {
         ClusterStats {
             has_lease: self.routes.has_lease(self.clock.now()),
             is_broker_connected: self.link.broker().is_connected(),
+            nats_lost: self.link.broker().lost_count(),
             partitions_served: self.routes.served_count(),
             partitions_owned: nodes
                 .iter()

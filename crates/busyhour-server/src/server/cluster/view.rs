@@ -70,6 +70,8 @@ pub struct ClusterStats {
     pub has_lease: bool,
     /// Whether NATS can be reached.
     pub is_broker_connected: bool,
+    /// How often messages came from NATS faster than they were taken, so that some were lost, or a piece of a large one was missing.
+    pub nats_lost: u64,
     /// Partitions that are served here now.
     pub partitions_served: u64,
     /// Partitions that this node owns, by its last beat.

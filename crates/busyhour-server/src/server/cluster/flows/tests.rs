@@ -137,6 +137,10 @@ impl Broker for OtherNode {
     fn is_connected(&self) -> bool {
         true
     }
+
+    fn lost_count(&self) -> u64 {
+        7
+    }
 }
 
 /// The connections of node 1, of which one has ended.
@@ -399,6 +403,8 @@ fn a_node_that_answers_a_question_with_nothing_counts_as_one_that_has_not_answer
     node.beat(2, Life::Current);
     node.wait_until(|| !node.reaches("ada", ada));
     assert_eq!(unanswered(), 1);
+    let stats = node.cluster().stats();
+    assert_eq!((stats.connections_unanswered, stats.nats_lost), (1, 7));
 }
 
 /// Its next life has begun after the last view was read, and hands on a request over one of its connections.
