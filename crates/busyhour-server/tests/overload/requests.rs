@@ -244,6 +244,33 @@ fn credentials_for_another_address_do_not_count() {
     assert!(ported.starts_with("SIP/2.0 200 "), "{ported}");
 }
 
+/// Each task takes 0.4 ms here. Time jumps only when nothing is to be done.
+#[test]
+fn registrations_that_end_at_one_instant_all_end_with_rests_in_between() {
+    const DEVICES: u64 = 500;
+    let world = World::open();
+    for number in 0..DEVICES {
+        let lasting = register(&format!("device{number}"), 1);
+        let brief = lasting.replace("Content-Length", "Expires: 600\r\nContent-Length");
+        world.receive_from(&format!("198.51.100.{}:5070", number % 250), &brief);
+        world.run();
+    }
+    let registrar = || world.server.stats().registrar;
+    assert_eq!(registrar().accepted, DEVICES);
+    world.advance(600_000);
+    let simulation = world.runtime.simulation().unwrap();
+    let clock = world.runtime.clock().as_virtual().unwrap();
+    let mut rests = 0;
+    while registrar().expired < DEVICES {
+        let before = clock.now();
+        assert!(simulation.step(), "{} have ended", registrar().expired);
+        rests += u32::from(clock.now() > before);
+        clock.advance(Duration::from_micros(400));
+    }
+    assert!(rests > 100, "{rests} rests");
+    assert_eq!(registrar().binding_count, 0);
+}
+
 /// A server in virtual time, and what it sent.
 struct World {
     runtime: Runtime,

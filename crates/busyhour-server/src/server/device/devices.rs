@@ -15,14 +15,23 @@ use super::{
 };
 use crate::server::{
     expiry_timer::{ExpiryOptions, ExpiryTimer},
-    load::shares::{Excess, Holder, Holders, Shares},
+    load::{
+        due_shards::{DueShards, DueStep},
+        shares::{Excess, Holder, Holders, Shares},
+    },
     stats::{
         queues::SerializerListing,
         serializer_kind::{KindOptions, SerializerKind},
     },
     tenant::tenant_quota::TenantQuota,
 };
-use busyhour::{clock::Instant, runtime::Runtime, serializer::Serializer, timer::Timers};
+use busyhour::{
+    clock::Instant,
+    runtime::Runtime,
+    serializer::Serializer,
+    task::{Executor, Task},
+    timer::Timers,
+};
 use busyhour_cluster::{PARTITION_COUNT, Partition};
 use busyhour_registrar::Domains;
 use foldhash::quality::FixedState;
@@ -43,8 +52,10 @@ pub(in crate::server) struct Devices {
     strands: Box<[Serializer]>,
     pub(in crate::server) expiry_kind: SerializerKind,
     /// The serializer of the expiry timers: however many deadlines come at one instant,
-    /// they keep only one worker busy.
+    /// they keep only one worker busy, and that for half of the time.
     expiry_serializer: Serializer,
+    /// Shards with devices whose deadline has come. Its lock is taken under that of no shard.
+    due: Mutex<DueShards>,
     timers: Timers,
     hasher: FixedState,
     shares: Shares,
@@ -92,6 +103,7 @@ impl Devices {
             strand_kind,
             expiry_serializer: expiry_kind.ephemeral(),
             expiry_kind,
+            due: Mutex::default(),
             timers: runtime.timers().clone(),
             hasher: FixedState::with_seed(seed),
             shares,
@@ -406,19 +418,66 @@ impl DeviceContext {
         }
     }
 
-    /// Wakes some of the due devices of a shard, and schedules the others.
+    /// Some devices of a shard are due.
     fn ring(self: &Arc<Self>, index: usize) {
+        if lock_due(&self.table.due).add(index) {
+            self.wake_some();
+        }
+    }
+
+    /// Wakes due devices of one shard, and comes again for the others, after a rest when it has worked for long enough. What
+    /// comes next is set before devices are woken, so that a panic of one does not stop it.
+    fn wake_some(self: &Arc<Self>) {
         let now = self.clock.now();
+        let step = lock_due(&self.table.due).next(now);
+        match step {
+            DueStep::Work(index) => {
+                let due = self.take_due(index, now);
+                self.go_on_waking();
+                due.iter().for_each(|device| device.fire(self));
+            }
+            DueStep::Rest(rest) => self.go_on_waking_after(rest),
+            DueStep::Nothing => {}
+        }
+    }
+
+    /// The task is refused only when the server ends.
+    fn go_on_waking(self: &Arc<Self>) {
+        let go_on = Task::labelled(&"due devices", self.waker());
+        let _ = self.table.expiry_serializer.execute_unbounded(go_on);
+    }
+
+    fn go_on_waking_after(self: &Arc<Self>, rest: Duration) {
+        let timer = self.table.timers.timer().label(EXPIRY.label).after(rest);
+        let set = timer.on(&self.table.expiry_serializer).run(self.waker());
+        if set.is_err() {
+            self.go_on_waking();
+        }
+    }
+
+    fn waker(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
+        let context = Arc::downgrade(self);
+        move || {
+            if let Some(context) = context.upgrade() {
+                context.wake_some();
+            }
+        }
+    }
+
+    /// Some devices of a shard whose deadline has come. The shard has its turn again for the others, or an alarm.
+    fn take_due(self: &Arc<Self>, index: usize, now: Instant) -> Vec<Arc<Device>> {
         let mut shard = lock(&self.table.shards[index]);
         shard.expiry_timer.fired(now);
         let due = shard.take_due(now);
-        if let Some(next) = shard.next_deadline() {
-            self.set_alarm(index, &mut shard, next);
+        let next = shard.next_deadline();
+        if let Some(later) = next.filter(|next| *next > now) {
+            self.set_alarm(index, &mut shard, later);
         }
         drop(shard);
-        for device in due {
-            device.fire(self);
+        if next.is_some_and(|next| next <= now) {
+            lock_due(&self.table.due).put_back(index);
         }
+        due
     }
 }
 
@@ -444,7 +503,9 @@ impl DeviceShard {
     /// Devices whose deadline has come, not too many at a time.
     fn take_due(&mut self, now: Instant) -> Vec<Arc<Device>> {
         let entries = self.table.iter_mut();
-        let due = entries.filter(|entry| entry.deadline <= now).take(RING_MAX);
+        let due = entries
+            .filter(|entry| entry.deadline <= now)
+            .take(WOKEN_MAX);
         due.map(|entry| {
             entry.deadline = Instant::FAR_FUTURE;
             entry.device.clone()
@@ -464,6 +525,10 @@ fn lock(shard: &Mutex<DeviceShard>) -> MutexGuard<'_, DeviceShard> {
     shard
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn lock_due(due: &Mutex<DueShards>) -> MutexGuard<'_, DueShards> {
+    due.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The hash table inside uses the highest and the lowest bits; the shard uses others.
@@ -504,9 +569,9 @@ const EXPIRY_OPTIONS: KindOptions = KindOptions {
 };
 /// Half of a serializer's capacity, so that mandatory tasks always find room.
 const STRAND_LEN_MAX: usize = 32_768;
-/// Devices that one expiry wakes, so that what waits behind it waits for less
+/// Devices that are woken in a row, so that what waits behind them waits for less
 /// than a millisecond.
-const RING_MAX: usize = 64;
+const WOKEN_MAX: usize = 64;
 
 const EXPIRY: ExpiryOptions = ExpiryOptions {
     label: "binding",

@@ -8,5 +8,6 @@ pub(in crate::server) mod overload;
 mod unread;
 mod refusal_credit;
 pub(in crate::server) mod shed_calls;
+pub(in crate::server) mod due_shards;
 pub(in crate::server) mod load_control;
 pub(in crate::server) mod alerts;
