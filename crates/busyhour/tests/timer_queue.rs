@@ -180,6 +180,38 @@ fn timeouts_that_are_all_cancelled_agree_with_a_map() {
     large.drain();
 }
 
+/// While nobody asks for the first timer, the queue may leave it unknown.
+#[test]
+fn timers_that_are_cancelled_before_anybody_asks_for_the_first_agree_with_a_map() {
+    let mut random = 3;
+    for round in 0..scaled(600) {
+        let mut large = Large::default();
+        let count = [3, 40, 300, 3_000][round as usize % 4];
+        let spread = [2, 1_000, 60_000_000_000][round as usize % 3];
+        for _ in 0..count {
+            large.add(100 + next(&mut random) % spread);
+        }
+        for _ in 0..count / 3 {
+            match next(&mut random) % 16 {
+                0 => _ = large.add(next(&mut random) % 200),
+                1 => large.pop(),
+                _ => large
+                    .map
+                    .keys()
+                    .next()
+                    .copied()
+                    .into_iter()
+                    .for_each(|key| large.cancel(key)),
+            }
+            if next(&mut random) % 50 == round % 50 {
+                large.check();
+            }
+        }
+        large.check();
+        large.drain();
+    }
+}
+
 /// Timers that wait in ranges of slots: whole chunks of slots are emptied and
 /// filled again while older and newer timers with the same deadlines wait.
 #[test]

@@ -50,6 +50,35 @@ pub(in crate::timer) enum TimerPlace {
     Held,
 }
 
+/// What [`Chunk::release`] left behind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SlotRelease {
+    /// That of the slot before.
+    stamp: u32,
+    /// Of the chunk.
+    in_use: u16,
+}
+
+impl SlotRelease {
+    /// Where the timer waited.
+    #[inline]
+    pub(super) fn place(self) -> TimerPlace {
+        stamps::place(self.stamp)
+    }
+
+    /// Whether the chunk may have its first room now, or be empty.
+    #[inline]
+    pub(super) fn is_at_an_edge(self) -> bool {
+        usize::from(self.in_use.wrapping_sub(1)) >= CHUNK_SLOTS - 2
+    }
+
+    /// Whether nothing is left to be counted.
+    #[inline]
+    pub(super) fn is_simple(self) -> bool {
+        stamps::is_ranged(self.stamp) && !self.is_at_an_edge()
+    }
+}
+
 /// The two low bits of a stamp say where the timer waits; the others are a
 /// number that increases.
 mod stamps {
@@ -129,12 +158,6 @@ impl<T> Chunk<T> {
         usize::from(self.in_use) == CHUNK_SLOTS
     }
 
-    /// Whether a release may just have made the first room, or emptied it.
-    #[inline]
-    pub(super) fn is_at_an_edge(&self) -> bool {
-        usize::from(self.in_use.wrapping_sub(1)) >= CHUNK_SLOTS - 2
-    }
-
     /// Prepares an empty chunk for claims.
     pub(super) fn begin(&mut self, generation: u64) {
         debug_assert!(self.is_empty() && self.released == NO_SLOT);
@@ -195,17 +218,36 @@ impl<T> Chunk<T> {
         (offset, NonZero::new(claim).expect(NOT_RETIRED))
     }
 
-    /// Takes the value out of an occupied slot, and where it waited.
+    /// Takes the value out of an occupied slot, and what was left behind.
     #[inline]
-    pub(super) fn release(&mut self, offset: usize) -> Option<(T, TimerPlace)> {
+    pub(super) fn release(&mut self, offset: usize) -> Option<(T, SlotRelease)> {
         let slot = &mut self.memory.as_mut()?.slots[offset];
-        let place = slot.place();
+        let stamp = slot.stamp;
         let value = slot.vacate(self.released)?;
         if slot.stamp < STAMP_RETIRED {
             self.released = offset as u16;
             self.in_use -= 1;
         }
-        Some((value, place))
+        let in_use = self.in_use;
+        Some((value, SlotRelease { stamp, in_use }))
+    }
+
+    /// The earliest timer of the slots in `offsets` that is in a range: its offset,
+    /// deadline and stamp.
+    pub(super) fn earliest(&self, offsets: Range<usize>) -> Option<(usize, u64, u32)> {
+        let memory = self.memory.as_ref()?;
+        let deadlines = &memory.deadlines_ns[offsets.clone()];
+        let slots = &memory.slots[offsets.clone()];
+        let mut first = None;
+        let mut first_ns = u64::MAX;
+        for ((slot, deadline_ns), offset) in slots.iter().zip(deadlines).zip(offsets) {
+            // One branch, which is rarely taken.
+            if slot.is_ranged() & ((*deadline_ns < first_ns) | first.is_none()) {
+                first_ns = *deadline_ns;
+                first = Some((offset, first_ns, stamps::unranged(slot.stamp)));
+            }
+        }
+        first
     }
 
     /// Takes the timer of a slot out of its range if it is due up to `last_ns`;

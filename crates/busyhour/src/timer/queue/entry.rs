@@ -54,6 +54,10 @@ impl<S: RangedSlots> RangedSlots for NoneDead<'_, S> {
         self.0.deadlines_ns(range)
     }
 
+    fn earliest(&self, range: SlotRange) -> TimerEntry {
+        self.0.earliest(range)
+    }
+
     fn leave_slot(&mut self, slot: u32, last_ns: u64) -> Option<TimerEntry> {
         self.0.leave_slot(slot, last_ns)
     }
@@ -87,9 +91,25 @@ impl TimerEntry {
         }
     }
 
+    /// Slot and stamp in one word.
+    #[inline]
+    pub(super) const fn mark(self) -> u64 {
+        self.mark
+    }
+
+    #[inline]
+    pub(super) const fn from_mark(deadline_ns: u64, mark: u64) -> Self {
+        Self { deadline_ns, mark }
+    }
+
+    #[inline]
+    pub(super) const fn slot_of(mark: u64) -> u32 {
+        (mark >> 32) as u32
+    }
+
     #[inline]
     pub(super) fn slot(self) -> u32 {
-        (self.mark >> 32) as u32
+        Self::slot_of(self.mark)
     }
 
     #[inline]

@@ -4,6 +4,7 @@ mod timer_queue;
 mod slots;
 mod chunk;
 mod order;
+mod first_timer;
 mod top;
 mod ranges;
 mod run;

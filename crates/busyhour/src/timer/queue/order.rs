@@ -1,6 +1,7 @@
 use super::{
     bucket::{Bucket, EntryBlock, Spare},
     entry::{AllLive, Liveness, TimerEntry},
+    first_timer::FirstTimer,
     ranges::{RangeKey, RangedSlots},
     run::{LEN_MAX, Run},
     rung::{Rung, RungNext},
@@ -17,8 +18,8 @@ use std::ops::Range;
 /// one deadline are always together and in order of insertion.
 #[derive(Debug)]
 pub(in crate::timer) struct DeadlineOrder {
-    /// The earliest live entry, or [`TimerEntry::NONE`].
-    first: TimerEntry,
+    /// The earliest live timer, unless it is not known.
+    first: FirstTimer,
     /// The number of entries, dead ones included, without ranges.
     len: usize,
     /// Deadlines from here on belong to the top; 0 while there is nothing else.
@@ -38,7 +39,7 @@ pub(in crate::timer) struct DeadlineOrder {
 impl DeadlineOrder {
     pub(in crate::timer) const fn new() -> Self {
         Self {
-            first: TimerEntry::NONE,
+            first: FirstTimer::none(),
             len: 0,
             top_start_ns: 0,
             top: Top::new(),
@@ -70,14 +71,22 @@ impl DeadlineOrder {
 
     /// The earliest live entry.
     #[inline]
-    pub(in crate::timer) fn first(&self) -> Option<TimerEntry> {
-        (!self.first.is_none()).then_some(self.first)
+    pub(in crate::timer) fn first(&self, slots: &impl RangedSlots) -> Option<TimerEntry> {
+        let first = self.first.known();
+        let first = first.unwrap_or_else(|| self.first.keep(self.top.earliest(slots)));
+        (!first.is_none()).then_some(first)
     }
 
-    /// Whether the earliest entry is of this slot.
+    /// Whether it is known that there is no timer.
+    #[inline]
+    pub(super) fn is_drained(&self) -> bool {
+        self.first.known().is_some_and(TimerEntry::is_none)
+    }
+
+    /// Whether the earliest entry is known to be of this slot.
     #[inline]
     pub(super) fn is_first(&self, slot: u32) -> bool {
-        self.first.slot() == slot
+        self.first.is_in(slot)
     }
 
     /// Whether a timer with this deadline may wait in a range.
@@ -88,7 +97,7 @@ impl DeadlineOrder {
 
     #[inline]
     pub(in crate::timer) fn insert(&mut self, entry: TimerEntry) {
-        self.compare_with_first(entry);
+        self.first.compare(entry);
         self.len += 1;
         if self.is_late(entry.deadline_ns) {
             self.top.push(entry, &mut self.spare);
@@ -102,7 +111,7 @@ impl DeadlineOrder {
     /// must follow.
     #[inline]
     pub(super) fn grow_range(&mut self, entry: TimerEntry, key: RangeKey) -> bool {
-        self.compare_with_first(entry);
+        self.first.compare(entry);
         self.top.grow_range(key)
     }
 
@@ -116,25 +125,17 @@ impl DeadlineOrder {
         begins
     }
 
-    #[inline]
-    fn compare_with_first(&mut self, entry: TimerEntry) {
-        let is_only = entry.deadline_ns == u64::MAX && self.first.is_none();
-        if entry.deadline_ns < self.first.deadline_ns || is_only {
-            self.first = entry;
-        }
-    }
-
     /// Whether the earliest entry is known but not yet sorted.
     #[inline]
     pub(super) fn is_unsorted(&self) -> bool {
         self.run.len() == 0
     }
 
-    /// Removes the earliest entry, if it is sorted;
+    /// Removes the earliest entry, if it is sorted and due up to `last_ns`;
     /// [`DeadlineOrder::find_first`] must follow.
     #[inline]
-    pub(in crate::timer) fn pop(&mut self) -> Option<TimerEntry> {
-        let earliest = self.run.pop()?;
+    pub(in crate::timer) fn pop_until(&mut self, last_ns: u64) -> Option<TimerEntry> {
+        let earliest = self.run.pop_until(last_ns)?;
         self.len -= 1;
         Some(earliest)
     }
@@ -147,7 +148,7 @@ impl DeadlineOrder {
     pub(super) fn find_first(&mut self, slots: &mut impl RangedSlots) {
         self.len -= self.run.drop_dead(slots);
         match self.run.last() {
-            Some(last) => self.first = last,
+            Some(last) => self.first.set(last),
             None => self.fill_run(slots),
         }
     }
@@ -158,22 +159,36 @@ impl DeadlineOrder {
         while self.refill(slots) {
             self.len -= self.run.drop_dead(slots);
             if let Some(last) = self.run.last() {
-                self.first = last;
+                self.first.set(last);
                 return;
             }
         }
         self.clear();
     }
 
-    /// Finds the earliest entry if the previous one has died.
+    /// Finds the earliest entry if the previous one has died. Among a few unsorted
+    /// timers nobody looks for it before it is asked for, the first time.
     pub(super) fn replace_first(&mut self, slots: &mut impl RangedSlots) {
-        if slots.is_live(self.first) {
+        let few = self.top.place_count() <= LOOK_MAX;
+        let Some(first) = self.first.known() else {
+            if !few {
+                _ = self.first(slots);
+            }
+            return;
+        };
+        if slots.is_live(first) {
             return;
         }
         self.len -= self.run.drop_dead(slots);
-        let is_all_unsorted = self.is_unsorted() && self.rungs.is_empty();
-        if is_all_unsorted && self.top.entry_count() + slots.ranged() > SORTED_MAX {
-            self.split_top(slots);
+        if self.is_unsorted() && self.rungs.is_empty() {
+            if few && !self.first.was_looked_for() {
+                // All timers are in the top, so earlier ones may go there too.
+                self.top_start_ns = 0;
+                return self.first.forget();
+            }
+            if self.top.entry_count() + slots.ranged() > SORTED_MAX {
+                self.split_top(first.deadline_ns, slots);
+            }
         }
         self.find_first(slots);
     }
@@ -216,14 +231,15 @@ impl DeadlineOrder {
                 self.top.append(block, &mut self.spare);
             }
         }
-        self.first = first;
+        self.first.restart(first);
         self.split_len = SPLIT_LEN_MIN;
         self.trim();
     }
 
     /// Removes all entries, because none is live.
     pub(super) fn clear(&mut self) {
-        (self.first, self.len) = (TimerEntry::NONE, 0);
+        self.first.restart(TimerEntry::NONE);
+        self.len = 0;
         self.top_start_ns = 0;
         self.run.clear();
         self.top.clear(&mut self.spare);
@@ -245,8 +261,8 @@ impl DeadlineOrder {
     /// are cancelled, the others never need to be sorted.
     ///
     /// Each split takes more than the one before, so that there are few if the
-    /// timers are cancelled in their order.
-    fn split_top(&mut self, slots: &mut impl RangedSlots) {
+    /// timers are cancelled in their order. None is due before `from_ns`.
+    fn split_top(&mut self, from_ns: u64, slots: &mut impl RangedSlots) {
         if self.top.is_sparse(slots) {
             let mut entries = self.take_top(slots);
             while let Some(block) = entries.take_block() {
@@ -254,7 +270,6 @@ impl DeadlineOrder {
             }
         }
         let before = self.top.entry_count();
-        let from_ns = self.first.deadline_ns;
         let span_ns = self.top.newest_last_ns(slots).saturating_sub(from_ns);
         let parts = (before + slots.ranged()) / self.split_len;
         let last_ns = from_ns + span_ns / parts.max(1) as u64;
@@ -492,6 +507,8 @@ impl DeadlineOrder {
 /// An unsorted top of more timers than this is not sorted as a whole when the
 /// earliest is cancelled.
 const SORTED_MAX: usize = 32;
+/// Of more unsorted timers than this the earliest is always known.
+const LOOK_MAX: usize = 2048;
 /// How many timers the first split takes out of an unsorted top, and by how much
 /// that grows.
 const SPLIT_LEN_MIN: usize = 16;

@@ -31,6 +31,9 @@ pub(in crate::timer) trait RangedSlots: Liveness {
     /// The deadlines of the slots of a range, also of those whose timers left it.
     fn deadlines_ns(&self, range: SlotRange) -> &[u64];
 
+    /// The earliest timer of a range, [`TimerEntry::NONE`] if there is none.
+    fn earliest(&self, range: SlotRange) -> TimerEntry;
+
     /// Takes the timer out of its range that is in a slot and due up to `last_ns`,
     /// if there is one.
     fn leave_slot(&mut self, slot: u32, last_ns: u64) -> Option<TimerEntry>;

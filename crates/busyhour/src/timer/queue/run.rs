@@ -30,10 +30,10 @@ impl Run {
         self.entries.last().copied()
     }
 
-    /// Removes the earliest.
+    /// Removes the earliest, if it is due up to `last_ns`.
     #[inline]
-    pub(in crate::timer) fn pop(&mut self) -> Option<TimerEntry> {
-        self.entries.pop()
+    pub(in crate::timer) fn pop_until(&mut self, last_ns: u64) -> Option<TimerEntry> {
+        self.entries.pop_if(|earliest| earliest.deadline_ns <= last_ns)
     }
 
     /// The deadline of the latest; 0 if there is none.

@@ -1,5 +1,5 @@
 use super::{
-    chunk::{CHUNK_SLOTS, Chunk, FreshSlot, TimerPlace, TimerSlot},
+    chunk::{CHUNK_SLOTS, Chunk, FreshSlot, SlotRelease, TimerPlace, TimerSlot},
     entry::{Liveness, TimerEntry},
     ranges::{GENERATIONS, RangeKey, RangedSlots, SlotRange},
 };
@@ -114,6 +114,16 @@ impl<T> RangedSlots for TimerSlots<T> {
             }
             _ => &[],
         }
+    }
+
+    fn earliest(&self, range: SlotRange) -> TimerEntry {
+        let (number, offset) = split(range.first);
+        let chunk = self.chunks.get(number);
+        let chunk = chunk.filter(|chunk| chunk.generation() == range.generation);
+        let found = chunk.and_then(|chunk| chunk.earliest(offset..offset + range.len));
+        found.map_or(TimerEntry::NONE, |(at, deadline_ns, stamp)| {
+            TimerEntry::new(deadline_ns, range.first + (at - offset) as u32, stamp)
+        })
     }
 
     #[inline]
@@ -240,21 +250,16 @@ impl<T> TimerSlots<T> {
         if !chunk.slot(offset)?.is_claimed(handle.claimed) {
             return None;
         }
-        let (value, place) = chunk.release(offset)?;
-        let is_at_an_edge = chunk.is_at_an_edge();
+        let released = chunk.release(offset)?;
         self.released += 1;
-        let release = SlotRelease {
-            place,
-            is_at_an_edge,
-        };
-        Some((value, release))
+        Some(released)
     }
 
     /// Counts what a release left behind.
     #[inline]
     pub(super) fn note_release(&mut self, slot: u32, release: SlotRelease) {
-        self.leave(release.place);
-        if release.is_at_an_edge {
+        self.leave(release.place());
+        if release.is_at_an_edge() {
             self.note_edge(split(slot).0);
         }
     }
@@ -264,12 +269,11 @@ impl<T> TimerSlots<T> {
     pub(super) fn release_entry(&mut self, entry: TimerEntry) -> Option<T> {
         let (number, offset) = split(entry.slot());
         let chunk = self.chunks.get_mut(number)?;
-        let (value, place) = chunk.release(offset)?;
-        debug_assert_eq!(place, TimerPlace::Entry);
-        let is_at_an_edge = chunk.is_at_an_edge();
+        let (value, release) = chunk.release(offset)?;
+        debug_assert_eq!(release.place(), TimerPlace::Entry);
         self.released += 1;
         self.with_entry -= 1;
-        if is_at_an_edge {
+        if release.is_at_an_edge() {
             self.note_edge(number);
         }
         Some(value)
@@ -475,22 +479,6 @@ impl<T> TimerSlots<T> {
             self.chunks[number as usize].strip();
             self.bare.push(number);
         }
-    }
-}
-
-/// What [`TimerSlots::release`] left behind.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SlotRelease {
-    place: TimerPlace,
-    /// The chunk may have room again, or be empty.
-    is_at_an_edge: bool,
-}
-
-impl SlotRelease {
-    /// Whether nothing is left to be counted.
-    #[inline]
-    pub(super) fn is_simple(self) -> bool {
-        self.place == TimerPlace::Range && !self.is_at_an_edge
     }
 }
 

@@ -1,8 +1,9 @@
 use super::{
+    chunk::SlotRelease,
     entry::{NoneDead, TimerEntry},
     order::DeadlineOrder,
     ranges::RangeKey,
-    slots::{QueueHandle, SlotRelease, TimerSlots},
+    slots::{QueueHandle, TimerSlots},
 };
 use crate::clock::Instant;
 use std::ops::Range;
@@ -117,7 +118,7 @@ impl<T> TimerQueue<T> {
     #[inline(never)]
     fn note_release(&mut self, handle: QueueHandle, release: SlotRelease) {
         self.slots.note_release(handle.slot(), release);
-        if self.is_time_to_tidy(handle) {
+        if self.is_time_to_tidy(handle) || self.slots.occupied() == 0 {
             self.tidy();
         }
     }
@@ -178,10 +179,14 @@ impl<T> TimerQueue<T> {
         Some((Instant::from_nanos(entry.deadline_ns), handle))
     }
 
-    /// The deadline of the earliest timer, known at once.
+    /// The deadline of the earliest timer.
+    ///
+    /// It is known at once, except that it is looked for among up to some two
+    /// thousand timers when it is asked for after the earliest was cancelled, once
+    /// until the queue is empty again.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let first = self.order.first()?;
+        let first = self.order.first(&self.slots)?;
         Some(Instant::from_nanos(first.deadline_ns))
     }
 
@@ -234,20 +239,20 @@ impl<T> TimerQueue<T> {
 
     #[inline]
     fn pop_entry(&mut self, now: Instant) -> Option<TimerEntry> {
-        if self.next_deadline()? > now {
-            return None;
-        }
         if self.order.is_unsorted() {
+            if self.next_deadline()? > now {
+                return None;
+            }
             self.sort_first();
         }
-        self.order.pop()
+        self.order.pop_until(now.as_nanos())
     }
 
     /// Finds the earliest timer after the previous one was taken.
     #[inline]
     fn find_first(&mut self) {
         self.sort_first();
-        if self.slots.released() >= self.tidy_at || self.order.first().is_none() {
+        if self.slots.released() >= self.tidy_at || self.order.is_drained() {
             self.tidy();
         }
     }

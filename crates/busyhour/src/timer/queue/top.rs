@@ -174,10 +174,31 @@ impl Top {
         early
     }
 
+    /// The earliest timer, [`TimerEntry::NONE`] if there is none.
+    pub(super) fn earliest(&self, slots: &impl RangedSlots) -> TimerEntry {
+        let mut first = TimerEntry::NONE;
+        self.bucket.for_each(|item| {
+            first = first.earlier(match SlotRange::of_entry(item) {
+                Some(range) => slots.earliest(range),
+                None if slots.is_live(item) => item,
+                None => TimerEntry::NONE,
+            });
+        });
+        match self.grows() {
+            true => first.earlier(slots.earliest(self.growing())),
+            false => first,
+        }
+    }
+
+    /// How many timers it has, and empty slots of ranges.
+    pub(super) fn place_count(&self) -> usize {
+        let growing = if self.grows() { self.growing().len } else { 0 };
+        self.entry_count() + self.range_slots + growing
+    }
+
     /// The latest deadline among the timers added last; 0 if there is none.
     pub(super) fn newest_last_ns(&self, slots: &impl RangedSlots) -> u64 {
-        let growing = SlotRange::new(self.growing, self.growing_begin, self.growing_end);
-        let in_ranges = [self.bucket.newest(), &[growing.to_entry()]];
+        let in_ranges = [self.bucket.newest(), &[self.growing().to_entry()]];
         let newest = in_ranges.into_iter().flatten().map(|item| {
             let Some(range) = SlotRange::of_entry(*item) else {
                 return item.deadline_ns;
@@ -203,6 +224,11 @@ impl Top {
         self.growing_end != RangeKey::NONE
     }
 
+    /// The range that grows, if there is one.
+    fn growing(&self) -> SlotRange {
+        SlotRange::new(self.growing, self.growing_begin, self.growing_end)
+    }
+
     /// Adds a timer without an entry, which begins a new range.
     pub(super) fn begin_range(&mut self, key: RangeKey, slot: u32, spare: &mut Spare) {
         if self.grows() {
@@ -219,7 +245,7 @@ impl Top {
         if !self.grows() {
             return;
         }
-        let range = SlotRange::new(self.growing, self.growing_begin, self.growing_end);
+        let range = self.growing();
         self.bucket.push(range.to_entry(), spare);
         self.range_count += 1;
         self.range_slots += range.len;
