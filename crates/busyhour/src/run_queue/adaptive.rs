@@ -70,8 +70,12 @@ impl<E> Adaptive<E> {
     /// which may be the same.
     #[inline(always)]
     pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
+        // The ring is empty while it is not in use, so a few need no look at the mode.
+        if let Some(next) = self.short.rank_of_next() {
+            return self.short.exchange((entity, rank), next);
+        }
         match self.mode {
-            Mode::Sorted => self.short.exchange(entity, rank),
+            Mode::Sorted => (entity, rank),
             Mode::Bucketed => self.long.exchange(entity, rank),
         }
     }

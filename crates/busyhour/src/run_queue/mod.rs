@@ -169,7 +169,7 @@ impl<E> RunQueue<E> {
     #[inline(always)]
     pub fn put_back(&mut self, entity: E, sched_state: &mut SchedState, ran: Duration) {
         self.charge(sched_state, ran);
-        let rank = Rank::of(sched_state, self.worker);
+        let rank = Rank::of_charged(sched_state);
         self.queued.push(entity, rank, QueueEnd::Back);
     }
 
@@ -206,7 +206,7 @@ impl<E> RunQueue<E> {
         ran_ns: u64,
     ) -> E {
         self.charge_ns(sched_state, ran_ns);
-        let rank = Rank::of(sched_state, self.worker);
+        let rank = Rank::of_charged(sched_state);
         let (next, rank) = self.queued.exchange(entity, rank);
         if rank.is_used_up() {
             self.begin_epoch();

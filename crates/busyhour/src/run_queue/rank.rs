@@ -35,6 +35,18 @@ impl Rank {
         }
     }
 
+    /// The rank of an entity that was just charged, so it last ran on the worker
+    /// whose queue this is.
+    #[inline(always)]
+    pub(super) fn of_charged(sched_state: &SchedState) -> Self {
+        let priority = u16::from(sched_state.priority().get());
+        match (sched_state.real_time(), u16::from(sched_state.counter())) {
+            (Some(priority), _) => Self(REAL_TIME + u16::from(priority.get())),
+            (None, 0) => Self(2 * priority + BONUS),
+            (None, counter) => Self(NORMAL + BONUS + priority + counter),
+        }
+    }
+
     pub(super) fn from_index(index: usize) -> Self {
         debug_assert!(0 < index && index < Self::COUNT);
         Self(index as u16)

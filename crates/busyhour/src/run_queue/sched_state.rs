@@ -62,6 +62,16 @@ impl SchedState {
         }
     }
 
+    #[inline(always)]
+    pub(super) const fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    #[inline(always)]
+    pub(super) const fn real_time(&self) -> Option<RealTimePriority> {
+        self.real_time
+    }
+
     /// Moves the entity, which must not be queued, to another class.
     ///
     /// The counter does not change: a change of class neither pays debts nor
@@ -193,11 +203,22 @@ impl SchedState {
     pub(super) fn charge(&mut self, worker: WorkerId, ran_ns: u64, tick: Tick) {
         self.ran_on = worker;
         let turn_ns = ran_ns.max(tick.turn_ns_min);
-        let owed_ns = turn_ns.saturating_add(u64::from(self.uncharged_ns));
+        if turn_ns >= tick.ns {
+            return self.charge_ticks(turn_ns, tick.ns);
+        }
+        // Both are below four seconds.
+        let owed_ns = turn_ns + u64::from(self.uncharged_ns);
         self.uncharged_ns = match owed_ns < tick.ns {
             true => owed_ns,
             false => self.take_ticks(owed_ns, tick.ns),
         } as u32;
+    }
+
+    /// Charges a turn of a tick or more.
+    #[inline(never)]
+    fn charge_ticks(&mut self, turn_ns: u64, tick_ns: u64) {
+        let owed_ns = turn_ns.saturating_add(u64::from(self.uncharged_ns));
+        self.uncharged_ns = self.take_ticks(owed_ns, tick_ns) as u32;
     }
 
     /// Subtracts whole ticks; returns the rest.

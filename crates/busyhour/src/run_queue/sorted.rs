@@ -56,11 +56,17 @@ impl<E> Sorted<E> {
         Some((self.entities[index].take()?, self.ranks[index]))
     }
 
-    /// Queues `entity` behind its equals and takes out the next one to run,
-    /// which may be the same. There is always room for that.
+    /// That of the next entity to run; `None` if there is no entity.
     #[inline(always)]
-    pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
-        if self.len == 0 || rank > self.ranks[self.index(0)] {
+    pub(super) fn rank_of_next(&self) -> Option<Rank> {
+        (self.len > 0).then(|| self.ranks[self.index(0)])
+    }
+
+    /// Queues `entity` behind its equals and takes out the next one to run,
+    /// which has the rank `next` and may be the same. There is always room for that.
+    #[inline(always)]
+    pub(super) fn exchange(&mut self, (entity, rank): (E, Rank), next: Rank) -> (E, Rank) {
+        if rank > next {
             return (entity, rank);
         }
         if self.len == 1 {
