@@ -164,7 +164,8 @@ impl<E: Event> TopicInner<E> {
 
     #[inline(always)]
     pub(super) fn incoming(&self, event: E) -> Incoming<E> {
-        Incoming::new(event, || self.subscriber_count.load(Ordering::Relaxed) > 0)
+        let is_heard = || self.subscriber_count.load(Ordering::Relaxed) > 0;
+        Incoming::new(event, self.cached, is_heard)
     }
 
     /// Publishes an event of this node.

@@ -164,3 +164,35 @@ fn a_lookup_after_a_delivery_finds_what_was_delivered_or_a_later_one() {
     assert_eq!(found.len(), 100);
     assert!(found.iter().all(|(event, found)| *found == Some(*event)));
 }
+
+/// Cannot be packed.
+#[derive(Debug, Clone, Copy)]
+struct Unpackable(u64);
+
+impl Event for Unpackable {
+    type Key = u64;
+
+    const PACKING: Option<Packing<Self>> = Some(Packing::new(
+        1,
+        |_| unreachable!("there is no table for the words"),
+        |[key, ..]| Unpackable(key),
+    ));
+
+    fn key(&self) -> &u64 {
+        &self.0
+    }
+}
+
+#[test]
+fn without_a_cache_nothing_is_packed() {
+    let topic = Topic::<Unpackable>::builder("heard").build();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let pool = busyhour::pool::TaskPool::builder().workers(1).build();
+    let _subscription = topic.subscribe().on(&pool.unwrap()).start(move |delivery| {
+        if let Delivery::Event(event, _) = delivery {
+            sender.send(event.0).unwrap();
+        }
+    });
+    _ = topic.publish(Unpackable(7));
+    assert_eq!(receiver.recv(), Ok(7));
+}

@@ -23,7 +23,7 @@ pub(in crate::bus) struct Incoming<E> {
 pub(in crate::bus) struct EventCopy<E> {
     /// A copy for the first subscriber that wants it; `None` if a copy would not be cheaper.
     pub(super) event: Option<E>,
-    /// The words for the table, if events of this type are packed.
+    /// The words for the table, if there is one and events of this type are packed.
     pub(super) packed: Option<PackedEvent>,
 }
 
@@ -31,8 +31,8 @@ impl<E: Event> Incoming<E> {
     /// An event that may have subscribers. Runs user code if it has: no lock
     /// may be held.
     #[inline(always)]
-    pub(in crate::bus) fn new(event: E, is_heard: impl FnOnce() -> bool) -> Self {
-        let copy = EventCopy::of(&event, is_heard);
+    pub(in crate::bus) fn new(event: E, is_cached: bool, is_heard: impl FnOnce() -> bool) -> Self {
+        let copy = EventCopy::of(&event, is_cached, is_heard);
         let given = Held::new(Given::Plain(event));
         Self { given, copy }
     }
@@ -74,8 +74,9 @@ impl<E> EventCopy<E> {
 
 impl<E: Event> EventCopy<E> {
     #[inline(always)]
-    fn of(event: &E, is_heard: impl FnOnce() -> bool) -> Self {
-        let packed = Packing::of().map(|packing| packing.pack(event));
+    fn of(event: &E, is_cached: bool, is_heard: impl FnOnce() -> bool) -> Self {
+        let packing = Packing::of().filter(|_| is_cached);
+        let packed = packing.map(|packing| packing.pack(event));
         let event = (Self::IS_WORTH_IT && is_heard()).then(|| event.clone());
         Self { event, packed }
     }

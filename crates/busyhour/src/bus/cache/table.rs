@@ -353,13 +353,13 @@ impl<E: Event> CacheTable<E> {
         }
     }
 
-    /// Prefetches the memory of the key's slot while the caller takes a lock or
-    /// a pin.
+    /// Prefetches the memory of the key's slot for a publish, while the caller
+    /// takes a lock or a pin.
     #[inline(always)]
     pub(in crate::bus) fn prefetch(&self, hash: u64) {
         let (entry, state) = addresses(self.slots.load(Ordering::Relaxed), hash);
-        prefetch(entry);
-        prefetch(state);
+        prefetch_to_write(entry);
+        prefetch_to_write(state);
     }
 
     /// Prefetches what a lookup reads of the key's slot.
@@ -546,13 +546,28 @@ impl<E: Event> Drop for CacheWriter<E> {
     }
 }
 
-/// Prefetches the cache line at this address for writing.
+/// Prefetches the cache line at this address for reading, so that others that read
+/// it keep it.
 #[inline(always)]
 fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a hint that cannot fault and changes nothing, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address)) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _no_hint_here = address;
+}
+
+/// Prefetches it for writing, where the program is built for processors that know
+/// that; otherwise for reading.
+#[inline(always)]
+fn prefetch_to_write(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: as above.
         unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::without_provenance(address)) }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -58,7 +58,7 @@ impl<E: Event> CacheWriter<E> {
     pub(in crate::bus) fn share(&mut self, event: Given<E>) -> (SharedEvent<E>, Option<Given<E>>) {
         let overdue = self.garbage.pop(mem::needs_drop::<E>());
         if let Some(next) = self.garbage.next() {
-            prefetch(next.address());
+            prefetch_to_write(next.address());
         }
         event.share(overdue)
     }
