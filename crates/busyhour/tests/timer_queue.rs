@@ -212,6 +212,18 @@ fn timers_that_are_cancelled_before_anybody_asks_for_the_first_agree_with_a_map(
     }
 }
 
+#[test]
+fn a_timer_before_all_others_is_first_after_the_last_sorted_one_was_cancelled() {
+    let mut large = Large::default();
+    let [_, sorted] = [10, 20].map(|deadline| large.add(deadline));
+    large.pop();
+    [30, 25].map(|deadline| large.add(deadline));
+    large.cancel(sorted);
+    large.add(5);
+    large.check();
+    large.drain();
+}
+
 /// Timers that wait in ranges of slots: whole chunks of slots are emptied and
 /// filled again while older and newer timers with the same deadlines wait.
 #[test]
