@@ -546,8 +546,7 @@ impl<E: Event> Drop for CacheWriter<E> {
     }
 }
 
-/// Prefetches the cache line at this address for reading, so that others that read
-/// it keep it.
+/// Prefetches the cache line at this address for reading: its other readers keep it.
 #[inline(always)]
 fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -560,8 +559,7 @@ fn prefetch(address: usize) {
     let _no_hint_here = address;
 }
 
-/// Prefetches it for writing, where the program is built for processors that know
-/// that; otherwise for reading.
+/// Prefetches it for writing, where the target has an instruction for that.
 #[inline(always)]
 fn prefetch_to_write(address: usize) {
     #[cfg(target_arch = "x86_64")]
