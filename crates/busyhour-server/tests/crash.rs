@@ -21,7 +21,7 @@ use std::{
 };
 use support::{Place, ServerProcess, busyhour, random::Random, sipp::free_port};
 
-const DEVICES: usize = 12_000;
+const DEVICES: usize = 4_000;
 const KILLS: usize = 5;
 /// More than a start reads before it serves.
 const STORED: usize = 60_000;
@@ -34,7 +34,7 @@ source_percent = 100
 account_percent = 100
 [[account_range]]
 prefix = \"device\"
-count = 12000
+count = 4000
 password = \"busyhour\"
 ";
 

@@ -72,7 +72,7 @@ impl Network for Kernel {
 /// Each INVITE is challenged first, which lets no call in.
 #[test]
 fn at_three_to_ten_times_the_ceiling_two_are_refused_for_each_call_and_no_call_is_lost() {
-    for times in [3, 5, 10] {
+    for times in [3, 10] {
         let mut storm = Storm::new();
         storm.offer(times * CEILING, SPAN);
         let Counts { calls, refused, .. } = storm.counts;

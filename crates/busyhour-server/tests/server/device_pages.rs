@@ -11,12 +11,12 @@ use busyhour_server::server::{
 };
 use busyhour_sip::{Flow, Transport, auth::Secret};
 use busyhour_store::AccountEntry;
-use std::{borrow::Cow, cmp::Ordering, net::SocketAddr, sync::Arc};
+use std::{borrow::Cow, cmp::Ordering, net::SocketAddr, sync::Arc, time::Duration};
 
 #[test]
 fn pages_show_what_each_device_says_of_itself_whatever_has_happened() {
     let mut world = World::new();
-    for _ in 0..STEPS {
+    for _ in 0..STEPS * scale() {
         world.happen();
         world.compare_a_query();
     }
@@ -41,10 +41,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let config = ServerConfig {
+        let mut config = ServerConfig {
             accounts: Arc::new(Everybody),
             ..digest_config()
         };
+        config.registration.expires_min = Duration::from_secs(6);
         Self {
             server: Fixture::with(config),
             random: Random::new(),
@@ -75,9 +76,9 @@ impl World {
                 server.disable_account(&user, is_disabled, done).unwrap();
             }
             10 => self.server.server.remove_account(&user, done).unwrap(),
-            11 => self.server.pass(400),
+            11 => self.server.pass(40),
             _ => {
-                let seconds = 1 + self.random.below(100);
+                let seconds = 1 + self.random.below(10);
                 self.server.pass(seconds as u64);
             }
         }
@@ -91,7 +92,7 @@ impl World {
         };
         self.flows[number] = Some(flow);
         let contact = self.random.below(3);
-        let expires = [60, 600, 3600][self.random.below(3)];
+        let expires = [6, 60, 360][self.random.below(3)];
         let agent = AGENTS[self.random.below(AGENTS.len())];
         let remote = flow.remote;
         let contacts = match self.random.below(4) {
@@ -323,6 +324,12 @@ impl Accounts for Everybody {
     }
 }
 
+/// How many times as long it is to take.
+fn scale() -> usize {
+    let scale = std::env::var("BUSYHOUR_TEST_SCALE");
+    scale.map_or(1, |scale| scale.parse().expect("a number"))
+}
+
 /// Some have a capital, which a search does not ask for and an order does.
 fn user(number: usize) -> String {
     match number % 3 {
@@ -336,7 +343,7 @@ fn aor(number: usize) -> String {
 }
 
 const USERS: usize = 24;
-const STEPS: usize = 600;
+const STEPS: usize = 300;
 const AGENTS: [&str; 5] = [
     "Snom D785",
     "snom D315",

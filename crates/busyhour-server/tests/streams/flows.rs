@@ -13,6 +13,7 @@ use busyhour_sip::Flow;
 use std::{
     net::{SocketAddr, TcpStream},
     sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -228,8 +229,11 @@ fn told(lamp: &mut Client<TcpStream>) -> String {
 }
 
 fn wait_until(fixture: &Fixture, mut wanted: impl FnMut(&[Listed]) -> bool) {
+    let mut pace = Duration::from_millis(1);
     while !wanted(&fixture.server.bindings(None, 10_000, None).bindings) {
-        pause();
+        // Each look reads all shards, which takes longer than the first pause.
+        thread::sleep(pace);
+        pace = (pace * 2).min(Duration::from_millis(50));
     }
 }
 

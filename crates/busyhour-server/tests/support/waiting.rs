@@ -14,8 +14,8 @@ pub fn wait_until(mut is_so: impl FnMut() -> bool, what_is: impl FnOnce() -> Str
                 what_is()
             );
         }
-        // This only leaves the processor to the others, for longer each time: asking a server for its statistics takes it longer
-        // than the first pause.
+        // This only leaves the processor to the others, for longer each time: to ask a server for its statistics takes both sides
+        // ten milliseconds of it, without optimisation.
         std::thread::sleep(pace);
         pace = (pace * 3 / 2).min(LAST_PACE);
     }
@@ -24,4 +24,4 @@ pub fn wait_until(mut is_so: impl FnMut() -> bool, what_is: impl FnOnce() -> Str
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The time between the first two checks of a condition, and the longest one; no test depends on their length.
 const FIRST_PACE: Duration = Duration::from_millis(4);
-const LAST_PACE: Duration = Duration::from_millis(50);
+const LAST_PACE: Duration = Duration::from_millis(400);
