@@ -379,4 +379,4 @@ const FAILURES: u64 = 3;
 /// A limit that only a failing test reaches.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The time between two checks of a condition; no test depends on its length.
-const PACE: Duration = Duration::from_millis(20);
+const PACE: Duration = Duration::from_millis(60);

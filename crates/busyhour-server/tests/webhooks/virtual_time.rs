@@ -189,7 +189,7 @@ fn a_receiver_that_never_answers_holds_up_nobody_and_loses_what_is_not_kept() {
     let world = World::new(&[("crm", entry(CRM)), ("slow", entry(SLOW))]);
     world.set("bob", 0);
     world.gather();
-    const COUNT: u32 = 20_000;
+    const COUNT: u32 = 17_500;
     let mut of_crm = world.end(CRM, Ok(200));
     for new in 1..=COUNT {
         world.set("alice", new);
