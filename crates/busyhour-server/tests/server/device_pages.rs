@@ -24,6 +24,8 @@ fn pages_show_what_each_device_says_of_itself_whatever_has_happened() {
     assert_eq!(rows.row_count, world.views().len() as u64);
     assert!(rows.row_bytes > 50 * rows.row_count, "{rows:?}");
     world.compare_bindings();
+    let registrar = world.server.stats().registrar;
+    assert!(registrar.expired > 0, "some had time to end: {registrar:?}");
     // Nobody has looked for some time.
     world.server.pass(301);
     let rows = world.server.stats().device_index;

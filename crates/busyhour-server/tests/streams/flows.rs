@@ -1,7 +1,7 @@
 //! Connections that end, and what watchers of their devices are sent.
 
 use crate::{
-    client::{Client, ok, pause, register, subscribe},
+    client::{Client, ok, register, subscribe},
     sockets::Fixture,
 };
 use busyhour::buffer::Buffer;

@@ -551,19 +551,17 @@ impl World {
         if self.now < self.clock_set_at + CLOCK_SETTLES {
             return;
         }
-        let alive = self
-            .machines
-            .iter()
-            .enumerate()
-            .filter_map(|(number, machine)| {
-                let life = machine.life.as_ref().filter(|_| !machine.is_stopped)?;
-                Some((&life.core, self.local(number)))
-            });
+        let alive = self.machines.iter().enumerate();
+        let alive = alive.filter_map(|(number, machine)| {
+            let life = machine.life.as_ref().filter(|_| !machine.is_stopped)?;
+            Some((&life.core, self.local(number)))
+        });
         let alive: Vec<_> = alive.collect();
         for partition in partitions() {
-            let answers =
-                |(core, now): &&(_, Instant)| matches!(core.route(*now, partition), Route::Here(_));
-            let count = alive.iter().filter(answers).count();
+            let here = alive
+                .iter()
+                .filter(|(core, now)| matches!(core.route(*now, partition), Route::Here(_)));
+            let count = here.count();
             assert!(
                 count <= 1,
                 "seed {}: {count} answer for {partition}",

@@ -336,17 +336,17 @@ fn a_change_waits_for_at_most_one_batch_of_reported_accounts(database: &dyn Data
     };
     let revision = store.load().unwrap().account_revision;
     store.watch_accounts(revision, Box::new(listener));
-    let accounts: Vec<Account> = (0..4500).map(|n| account(&format!("{n:04}"))).collect();
+    let accounts: Vec<Account> = (0..2500).map(|n| account(&format!("{n:04}"))).collect();
     database.book().put(&accounts).unwrap();
 
     assert_eq!(durable_after.recv().unwrap(), 1);
     let is_last = |one: &AccountNews| matches!(one, AccountNews::Range(r) if r.until.is_none());
-    let told: Vec<AccountNews> = news.iter().take(6).collect();
+    let told: Vec<AccountNews> = news.iter().take(4).collect();
     assert_eq!(told[1], AccountNews::Put(account("frank")));
-    assert!(is_last(&told[5]), "{:?}", told[5]);
+    assert!(is_last(&told[3]), "{:?}", told[3]);
     let stats = store.stats();
     assert_eq!(stats.account_portion_len_max, 1000);
-    assert!(stats.account_portions >= 5, "{stats:?}");
+    assert!(stats.account_portions >= 3, "{stats:?}");
 }
 
 /// A report of a batch of accounts takes two seconds. Meanwhile a look for changed tokens
@@ -376,11 +376,11 @@ fn changed_tokens_are_reported_between_batches_of_accounts(database: &dyn Databa
     let revision = store.load().unwrap().account_revision;
     store.watch_accounts(revision, Box::new(listener));
     let mut tool = database.book();
-    let accounts: Vec<Account> = (0..4500).map(|n| account(&format!("{n:04}"))).collect();
+    let accounts: Vec<Account> = (0..2500).map(|n| account(&format!("{n:04}"))).collect();
     tool.put(&accounts).unwrap();
 
     let is_last = batches.recv_timeout(PATIENCE).unwrap();
-    assert!(!is_last, "the first of five");
+    assert!(!is_last, "the first of three");
     tool.put_setting(SettingKind::Token, "shop", "{}").unwrap();
     go_on.send(Instant::now() + 2 * LOOK_PERIOD).unwrap();
     let rows = tokens.recv_timeout(PATIENCE).unwrap();
