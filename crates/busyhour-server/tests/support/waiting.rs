@@ -14,8 +14,8 @@ pub fn wait_until(mut is_so: impl FnMut() -> bool, what_is: impl FnOnce() -> Str
                 what_is()
             );
         }
-        // This only leaves the processor to the others, for longer each time: to ask a server for its statistics takes both sides
-        // ten milliseconds of it, without optimisation.
+        // This only leaves the processor to the others, for longer each time: a server that is not optimised takes some six
+        // milliseconds of it to tell its statistics, and then the test reads them.
         std::thread::sleep(pace);
         pace = (pace * 3 / 2).min(LAST_PACE);
     }
