@@ -2,7 +2,7 @@
 # Tries the project on a machine that has never seen it: a clean Debian 12 in a temporary folder.
 # usage: scripts/fresh.sh [OPTION...]
 #
-#   --packages     only scripts/install-deps.sh, as root; `make test` does this
+#   --packages     only scripts/install-deps.sh, as root
 #   --run          `make run` in a clone of HEAD, until the server says that it is ready
 #   --test         `make test` in that clone; more options after it: more steps. None means --run --test
 #   --capi         the Debian packages for C and C++: installed as root, checked by lintian, used by pkg-config and CMake
@@ -17,7 +17,7 @@
 # For --capi, ARCHIVE in the environment is as in scripts/deb-capi.sh, and spares a build; scripts/installed-server.sh says
 # what --server takes.
 # It needs root (or sudo) and the right to mount. All mounts and processes are in namespaces of their own, which end with
-# the command; then the folder is removed. FRESH_ROOT is set for what runs inside.
+# the command; then the folder is removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/goes-on.sh
@@ -25,10 +25,6 @@ source scripts/installed-server.sh
 
 main() {
   read_options "$@"
-  if [ -n "${FRESH_ROOT:-}" ]; then
-    echo "fresh: FRESH_ROOT=$FRESH_ROOT: this is such a root, in which install-deps.sh has just run; not repeated"
-    exit 0
-  fi
   if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null || fail "needs root to make a clean root; run it as root, or install sudo"
     exec sudo env PATH="$PATH" RUSTUP_TOOLCHAIN="${RUSTUP_TOOLCHAIN:-}" FRESH_CARGO_HOME="$cargo_home" \
@@ -60,7 +56,7 @@ outside() {
   sysroot=${FRESH_SYSROOT:-$(rustc --print sysroot)}
   [ "$sysroot" != /usr ] || fail "the Rust toolchain lies in /usr; one of rustup's is needed, which can be mounted alone"
   unshare --mount --pid --fork true 2>/dev/null || fail "may not mount here (CAP_SYS_ADMIN is missing, as in unprivileged \
-containers); run it on a machine that may, or set FRESH_ROOT=1 if this container is a clean root itself"
+containers); run it on a machine that may"
   work=$(mktemp -d --tmpdir busyhour-fresh.XXXXXX)
   trap 'rm -rf --one-file-system "$work"' EXIT
   trap 'exit 130' INT TERM
@@ -210,7 +206,7 @@ as() { # USER COMMAND [ARGUMENT]: in the root, with a newcomer's environment and
   done
   shift
   unshare --mount --propagation private bash -c "$(declare -f become_root); become_root \"\$@\"" - "$root" \
-    runuser -u "$user" -- env -i "${pass[@]}" HOME="$home" USER="$user" LANG=C.UTF-8 FRESH_ROOT=1 \
+    runuser -u "$user" -- env -i "${pass[@]}" HOME="$home" USER="$user" LANG=C.UTF-8 \
     PATH=/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     bash -c 'cd; command=$1; shift; eval "$command"' - "$@" </dev/null
 }

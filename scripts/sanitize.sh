@@ -56,11 +56,9 @@ print("[features]")
 for name, parts in crate["features"].items():
     print(f"{name} = {parts}")
 table("dependencies", crate["dependencies"])
-platforms = crate["target"].items()
-linux = next(platform for platform, of in platforms if "dependencies" in of and "linux" in platform)
+linux = next(platform for platform in crate["target"] if "linux" in platform)
 table(f"target.'{linux}'.dependencies", crate["target"][linux]["dependencies"])
-for_tests = next(of["dev-dependencies"] for platform, of in platforms if "not(any(loom, shuttle))" in platform)
-table("dev-dependencies", {name: it for name, it in for_tests.items() if re.search(rf"\b{name.replace('-', '_')}(::|!|;)", code)})
+table("dev-dependencies", {name: it for name, it in crate["dev-dependencies"].items() if re.search(rf"\b{name.replace('-', '_')}(::|!|;)", code)})
 PYTHON
   arguments+=(--manifest-path "$folder/Cargo.toml" --no-default-features --features runtime)
 }

@@ -46,10 +46,7 @@ side_steps() {
   beside "lock files" scripts/locks.sh || return 1
   beside publishing scripts/publish-check.sh || return 1
   beside "parts of the library" scripts/features.sh || return 1
-  beside models models || return 1
-  beside schedules schedules || return 1
-  beside benchmarks benchmarks || return 1
-  beside packages scripts/fresh.sh --packages
+  beside benchmarks benchmarks
 }
 
 # What needs the program, or a target folder that the build has left by now.
@@ -71,14 +68,6 @@ install() { scripts/install-deps.sh test; }
 
 documentation() { # and its examples; the tests wait for clocks, so they go first
   linting nice --adjustment=5 env RUSTDOC="$PWD/scripts/rustdoc-and-tests.sh" cargo test --workspace --doc
-}
-
-models() { # every loom model, in its own target folder because the whole tree is built differently
-  RUSTFLAGS="--cfg loom" cargo test --package busyhour --lib --profile models --target-dir target/loom -- loom_
-}
-
-schedules() { # random orders of a whole runtime's steps, built differently as well
-  RUSTFLAGS="--cfg shuttle" cargo test --package busyhour --lib --no-default-features --features runtime --profile models --target-dir target/shuttle -- shuttle_
 }
 
 benchmarks() { # the harness, and whether the engines that need no peer compile; docs/checks.md has the check that they do their work

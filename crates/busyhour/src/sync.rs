@@ -2,11 +2,12 @@
 //! those of the model checkers.
 //!
 //! Every hand-written lock-free protocol takes its atomics, cells, locks and
-//! threads from here, so that `RUSTFLAGS="--cfg loom"` checks the code that
+//! threads from here, so that `cargo test -p busyhour-loom` checks the code that
 //! ships: each order of the steps of a few threads, with what the memory model
-//! allows. `RUSTFLAGS="--cfg shuttle"` takes random orders of the steps of a
-//! whole runtime instead, all of them sequentially consistent. No other file
-//! mentions `cfg(loom)` or `cfg(shuttle)` for a primitive.
+//! allows. `cargo test -p busyhour-shuttle` takes random orders of the steps of
+//! a whole runtime instead, all of them sequentially consistent. Both compile
+//! these sources once more, with a cfg of that name. No other file mentions
+//! `cfg(loom)` or `cfg(shuttle)` for a primitive.
 
 mod event_count;
 #[cfg(shuttle)]

@@ -21,7 +21,7 @@ use world::World;
 fn every_seed() {
     let mut acknowledged = 0;
     let mut commits = 0;
-    for seed in seeds(364) {
+    for seed in seeds(520) {
         let mut world = World::new(seed);
         world.run();
         let (acks, written) = world.check();

@@ -229,7 +229,7 @@ fn hash_of(text: &str) -> u64 {
     hasher.finish()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use std::thread;

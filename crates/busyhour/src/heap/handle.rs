@@ -110,7 +110,7 @@ impl Positions {
 /// The position of a place without an entry.
 const VACANT: u32 = u32::MAX;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

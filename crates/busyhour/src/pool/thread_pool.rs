@@ -101,7 +101,7 @@ impl ThreadPoolOptions {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

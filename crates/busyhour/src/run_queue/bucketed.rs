@@ -128,7 +128,7 @@ impl<E> Bucketed<E> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

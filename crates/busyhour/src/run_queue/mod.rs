@@ -349,7 +349,7 @@ pub enum Mode {
     Bucketed,
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use std::iter;

@@ -140,7 +140,7 @@ impl SchedState {
     }
 
     /// Any scheduling state that a queue may meet.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn fixture(class: Class, counter: u8, ran_on: WorkerId) -> Self {
         Self {
             counter,
@@ -308,7 +308,7 @@ fn renewed(mut counter: u8, priority: Priority, epochs: u32) -> u8 {
     counter
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

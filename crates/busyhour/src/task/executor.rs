@@ -220,7 +220,7 @@ impl fmt::Display for Reason {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

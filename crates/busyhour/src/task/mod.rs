@@ -129,7 +129,7 @@ impl fmt::Debug for Task {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use std::{

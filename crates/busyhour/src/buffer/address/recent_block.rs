@@ -76,7 +76,7 @@ impl RecentBlock {
 /// So many pins in a row make it likely that the next one is of the same block.
 const STEADY: usize = 8;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

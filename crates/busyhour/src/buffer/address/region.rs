@@ -332,7 +332,7 @@ const RANGE_BYTES_MIN: usize = 1 << 20;
 /// Block numbers stay below 2^32.
 const BUDGET_BYTES_MAX: u64 = 1 << 38;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -118,7 +118,7 @@ const _: () = {
     }
 };
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

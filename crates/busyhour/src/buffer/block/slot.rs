@@ -394,7 +394,7 @@ zeroed!(Pinner {
 impl Pinner {
     /// A thread of the given stripe. Others get theirs with their first pin:
     /// stripes are assigned in rotation, so that few threads share one.
-    #[cfg(test)]
+    #[cfg(all(test, not(shuttle)))]
     pub(in crate::buffer) const fn new(stripe: usize) -> Self {
         Self {
             dealt: Cell::new(1 + stripe),
@@ -514,7 +514,7 @@ fn too_many_handles() -> ! {
 
 const UNDEALT: usize = 0;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

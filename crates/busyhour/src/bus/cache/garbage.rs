@@ -304,7 +304,7 @@ modelled_zeroed_thread_local! {
     static RETIRED: Cell<u64>;
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

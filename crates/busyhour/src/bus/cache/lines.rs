@@ -142,7 +142,7 @@ unsafe impl<A: Sync, B: Sync> Sync for Lines<A, B> {}
 
 pub(super) const LINE_BYTES: usize = 64;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -88,7 +88,7 @@ impl fmt::Debug for SlotWord {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -539,7 +539,7 @@ impl<E> Drop for Changes<E> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::bus::Topic;

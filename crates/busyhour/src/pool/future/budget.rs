@@ -85,7 +85,7 @@ const STEPS_MAX: u32 = 128;
 const LENGTH: Duration = Duration::from_micros(200);
 const STRIDE_MAX: u32 = 16;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -58,7 +58,7 @@ impl TaskFifo {
 /// 16 KiB of tasks: the room that the first one makes.
 pub(in crate::pool) const CHUNK_LEN: usize = 256;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use std::sync::mpsc;

@@ -152,7 +152,7 @@ const _: () = assert!(UNREAD_TURNS_MAX as u64 * QUANTUM_NS < TURN_MAX_NS);
 /// Tasks of a turn between two clock readings.
 pub(in crate::pool) const TASKS_UNREAD_MAX: u32 = 8;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::clock::UnixTime;

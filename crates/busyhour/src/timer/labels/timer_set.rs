@@ -46,7 +46,7 @@ impl TimerSet {
 /// So few handles that name nothing are not worth a walk.
 const GONE_MIN: usize = 16;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::{clock::Instant, timer::TimerQueue};

@@ -526,7 +526,7 @@ const STAMP_WORN: u32 = u32::MAX - 15;
 /// No chunk has this number.
 const NO_CHUNK: usize = usize::MAX;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 impl<T> TimerSlots<T> {
     /// Takes the value out, with all that follows.
     fn take(&mut self, handle: QueueHandle) -> Option<T> {
@@ -546,7 +546,7 @@ impl<T> TimerSlots<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

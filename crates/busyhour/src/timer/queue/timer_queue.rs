@@ -328,7 +328,7 @@ const DEAD_MIN: usize = 256;
 /// A slot in a list takes a quarter of the memory of an entry.
 const LISTED_RATIO: usize = 4;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -301,7 +301,7 @@ impl TimerShardState {
 pub(super) const BATCH: usize = 64;
 const SHARD_CAPACITY_MAX: usize = 1 << 29;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::{clock::UnixTime, sync::lock};
