@@ -2,9 +2,9 @@
 # What `make test` runs; the steps that find mistakes fastest come first.
 # Each step prints how long it took. The first step that fails ends the run.
 #
-# Much of the time the tests wait for sockets, clocks and other programs, and the compiler for its slowest crate. So three
-# lanes run at a time: the build of the tests, and then they; beside them what has target folders of its own; and what needs the
-# built program, as soon as it is there. None of the steps measures time. What runs beside prints to target/beside/, which is
+# Much of the time the tests wait for sockets, clocks and other programs, and the compiler for its slowest crate. So up to four
+# lanes run at a time: the build of the tests, and then they; beside them what has target folders of its own; and when the build
+# is done, what needs the same folder, and what needs the built program. None of the steps measures time. What runs beside prints to target/beside/, which is
 # shown if it fails. The packages of Debian that only tests need are installed while those are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -49,19 +49,22 @@ side_steps() {
   beside benchmarks benchmarks
 }
 
-# What needs the program, or a target folder that the build has left by now.
-steps_with_the_program() {
+# What needs a target folder that the build has left by now.
+steps_after_the_build() {
   beside documentation documentation || return 1
   beside "tests with tracing and metrics" linting_all cargo test --workspace --features busyhour/metrics,busyhour/tracing \
     --test stats_recorded --test trace || return 1
+  beside valgrind linting scripts/valgrind-buffers.sh
+}
+
+steps_with_the_program() {
   beside histories python3 scripts/cluster-history.py --self-test || return 1
   beside monitoring scripts/monitoring.sh || return 1
   beside book scripts/book.py check target/debug/busyhour || return 1
   beside "commands of the book" scripts/book-commands.py target/debug/busyhour || return 1
   beside "list of parts" scripts/dist-check.py || return 1
   beside interface scripts/api.sh target/debug/busyhour 2 || return 1
-  beside dashboard scripts/dashboard.py --short || return 1
-  beside valgrind linting scripts/valgrind-buffers.sh
+  beside dashboard scripts/dashboard.py --short
 }
 
 install() { scripts/install-deps.sh test; }
@@ -134,6 +137,7 @@ lane side_steps
 
 step "building the tests, with lints" linting cargo test --workspace --no-run
 step "packages of Debian" installed
+lane steps_after_the_build
 lane steps_with_the_program
 step tests linting scripts/tests.sh
 printf '\n== waiting for the steps beside\n'
