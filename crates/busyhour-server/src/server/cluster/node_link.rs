@@ -315,6 +315,11 @@ impl NodeLink {
         lock(&self.notices).len() as u64
     }
 
+    /// Those of which other nodes were not told, since too many waited.
+    pub(super) fn notices_given_up(&self) -> u64 {
+        lock(&self.notices).given_up()
+    }
+
     pub(super) fn is_live(&self, node: u16) -> bool {
         self.live_word(node).load(Ordering::Relaxed) & live_bit(node) != 0
     }
