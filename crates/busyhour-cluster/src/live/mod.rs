@@ -6,6 +6,7 @@ mod message;
 mod codec;
 mod origin;
 mod outbox;
+mod beacon_pace;
 mod mirror;
 mod by_partition;
 mod shared;

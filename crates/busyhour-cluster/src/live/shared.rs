@@ -4,7 +4,7 @@
 
 use super::{
     Beacon, Incarnation, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part,
-    PartRequest, Value, by_partition::ByPartition,
+    PartRequest, Value, beacon_pace::BeaconPace, by_partition::ByPartition,
 };
 use crate::{Grant, Member, NodeNumber, PARTITION_COUNT, Partition, View};
 use busyhour::clock::Instant;
@@ -19,6 +19,7 @@ use std::{
 pub struct SharedStates {
     own: Member,
     origin: LiveOrigin,
+    pace: BeaconPace,
     mirror: LiveMirror,
     /// The epochs of the partitions for which this node speaks.
     grants: BTreeMap<Partition, u64>,
@@ -75,6 +76,7 @@ impl SharedStates {
         Self {
             own: own.member,
             origin: LiveOrigin::new(own),
+            pace: BeaconPace::default(),
             mirror: LiveMirror::new(own.member.node, patience),
             grants: BTreeMap::new(),
             watched: ByPartition::new(),
@@ -122,9 +124,15 @@ impl SharedStates {
         of_others.map(|(_, unheard)| unheard).sum()
     }
 
-    /// Tells the others how much this node has said; with each beat.
+    /// What tells the others how much this node has said.
     pub fn beacon(&self) -> LiveMessage {
         LiveMessage::Beacon(self.origin.beacon())
+    }
+
+    /// With each beat: a beacon, if it is time for one.
+    pub fn beacon_due(&mut self, view: &View) -> Option<LiveMessage> {
+        let number = self.origin.beacon().number;
+        (self.pace.is_due(number, view)).then(|| self.beacon())
     }
 
     /// The answer to another node's question, of about `bytes_max` bytes.
@@ -299,6 +307,7 @@ impl SharedStates {
 
     /// The broker can be reached, or not any more.
     pub fn on_connected(&mut self, now: Instant, is_connected: bool) -> Vec<SharedAction> {
+        self.pace.begin_anew();
         let actions = self.mirror.on_connected(now, is_connected);
         self.follow(actions)
     }

@@ -522,12 +522,12 @@ impl Device {
         let mut lost = None;
         match draft.answer {
             Answer::Sip(transaction, flow, answer) => {
-                let network = context.responder.network();
+                let responder = &context.responder;
                 let way = device_request.way().filter(|_| !state.bindings.is_empty());
-                way.inspect(|(from, _)| network.registered(*from, &self.aor));
-                lost = (!context.responder.accept(transaction, flow, answer)).then_some(flow);
+                let registered = way.map(|(from, _)| (from, &*self.aor));
+                lost = responder.accept_registration(transaction, (flow, answer), registered);
                 if draft.keeps_flow {
-                    network.expect_keepalives(flow, SILENCE_MAX);
+                    responder.network().expect_keepalives(flow, SILENCE_MAX);
                 }
             }
             Answer::Iax2(call, verdict) => context.iax2.conclude(&call, &verdict),

@@ -38,9 +38,20 @@ pub trait Network: Send + Sync {
         true
     }
 
-    /// An address of record was registered by a request over this flow, over which its keep-alives come, and that is
-    /// acknowledged. The answer may go over another one.
-    fn registered(&self, _flow: Flow, _aor: &str) {}
+    /// As [`send`](Self::send), for an answer that acknowledges a registration of this address of record, which came over
+    /// `from`: the client's keep-alives come over that, too.
+    ///
+    /// # Errors
+    ///
+    /// As for `send`.
+    fn send_registered(
+        &self,
+        flow: Flow,
+        answer: Buffer,
+        (_from, _aor): (Flow, &str),
+    ) -> Result<(), SendError> {
+        self.send(flow, answer)
+    }
 
     /// The client of a connection was told to send something at least this often: the
     /// connection is closed after a longer silence.

@@ -159,7 +159,8 @@ impl Life {
         self.know_nodes();
         self.send_notices(now);
         self.follow_connections(now, is_connected);
-        let mut actions = vec![SharedAction::Send(self.shared.beacon())];
+        let beacon = self.shared.beacon_due(&view);
+        let mut actions: Vec<_> = beacon.map(SharedAction::Send).into_iter().collect();
         if self.is_connected != is_connected {
             self.is_connected = is_connected;
             actions.extend(self.shared.on_connected(now, is_connected));

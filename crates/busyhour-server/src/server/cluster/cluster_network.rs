@@ -57,12 +57,17 @@ impl ClusterNetwork {
         self.own.send(flow, datagram)
     }
 
-    fn send_elsewhere(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+    fn send_elsewhere(
+        &self,
+        flow: Flow,
+        datagram: Buffer,
+        registered: Option<Partition>,
+    ) -> Result<(), SendError> {
         if !self.link.may_hear(flow.node) {
             return self.send_instead(flow, datagram);
         }
         let message = NodeMessage::new(NodeVerb::Send, self.link.own(), flow);
-        self.tell(&message.with_sip(&datagram))
+        self.tell(&message.registering(registered).with_sip(&datagram))
     }
 }
 
@@ -70,14 +75,14 @@ impl Network for ClusterNetwork {
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
         match self.is_own(flow) {
             true => self.own.send(self.bare(flow), datagram),
-            false => self.send_elsewhere(flow, datagram),
+            false => self.send_elsewhere(flow, datagram, None),
         }
     }
 
     fn try_send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
         match self.is_own(flow) {
             true => self.own.try_send(self.bare(flow), datagram),
-            false => self.send_elsewhere(flow, datagram),
+            false => self.send_elsewhere(flow, datagram, None),
         }
     }
 
@@ -92,11 +97,21 @@ impl Network for ClusterNetwork {
         true
     }
 
-    /// That of another node is noted there, when the answer leaves.
-    fn registered(&self, flow: Flow, aor: &str) {
-        if self.is_own(flow) && !flow.transport.is_reliable() {
-            let partition = Partition::of(aor);
-            (self.link.registered_flows).registered(self.named(flow), partition);
+    /// The flow of another node is noted there, when the answer leaves. If that does not go where the request came from, the
+    /// other node looks itself what it belongs to.
+    fn send_registered(
+        &self,
+        flow: Flow,
+        answer: Buffer,
+        (from, aor): (Flow, &str),
+    ) -> Result<(), SendError> {
+        let partition = Partition::of(aor);
+        if self.is_own(from) && !from.transport.is_reliable() {
+            (self.link.registered_flows).registered(self.named(from), partition);
+        }
+        match self.is_own(flow) {
+            true => self.own.send(self.bare(flow), answer),
+            false => self.send_elsewhere(flow, answer, (from == flow).then_some(partition)),
         }
     }
 

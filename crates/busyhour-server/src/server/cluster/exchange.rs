@@ -1,6 +1,7 @@
 //! What other nodes tell this one.
 
 use super::{
+    cluster_node::ClusterNode,
     direct::node_paths::{FromNode, NodePaths, PROBE_PAUSE},
     node_message::{NodeMessage, NodeVerb},
     partition_routes::PartitionOwner,
@@ -70,7 +71,10 @@ impl Core {
             return;
         };
         match paths.receive(datagram) {
-            FromNode::Message(payload) => self.hear(&BrokerMessage {
+            FromNode::Short(told, sip) => {
+                self.follow(cluster, &told.with_sip(&sip), Some(&sip), None)
+            }
+            FromNode::Text(payload) => self.hear(&BrokerMessage {
                 payload,
                 reply: None,
             }),
@@ -88,6 +92,17 @@ impl Core {
                 None => others.unreadable(),
             };
         };
+        self.follow(cluster, &told, None, message.reply.as_deref());
+    }
+
+    /// Does what another node has told. `pinned` is its SIP message, if that has a buffer of its own.
+    fn follow(
+        self: &Arc<Self>,
+        cluster: &ClusterNode,
+        told: &NodeMessage<'_>,
+        pinned: Option<&Buffer>,
+        reply: Option<&str>,
+    ) {
         let link = &cluster.link;
         link.hears(told.from, self.clock.now());
         match told.what {
@@ -96,30 +111,30 @@ impl Core {
                 if told.number > 0 {
                     link.handed.heard(told.from, told.number);
                 }
-                let is_taken = self.take_request(told.flow, told.sip);
-                match &message.reply {
+                let is_taken = self.take_request(told, pinned);
+                match reply {
                     _ if is_taken => link.counters.taken.increment(),
                     None => link.counters.not_taken.increment(),
                     // Whom it tells counts it.
                     Some(_) => {}
                 }
-                if let Some(reply) = &message.reply {
+                if let Some(reply) = reply {
                     link.answer(reply, is_taken);
                 }
             }
             NodeVerb::TakeResponse => {
                 self.devices.note_life(told.flow);
                 if !told.sip.is_empty() {
-                    self.take_response(told.flow, told.sip);
+                    self.take_response(told, pinned);
                 }
             }
-            NodeVerb::Send => self.send_for(&told),
+            NodeVerb::Send => self.send_for(cluster, told, pinned),
             NodeVerb::Trust => {
                 let stands = self.responder.network().mark_trusted(told.flow);
                 if !stands {
                     self.say_it_has_ended(told.from, told.flow);
                 }
-                if let Some(reply) = &message.reply {
+                if let Some(reply) = reply {
                     link.answer(reply, stands);
                 }
             }
@@ -132,20 +147,20 @@ impl Core {
             NodeVerb::FlowEnded if told.from == link.own() => {}
             NodeVerb::FlowEnded => {
                 // At most once a second, however often something is missed.
-                if link.hears_end(&told) {
+                if link.hears_end(told) {
                     link.check_again(told.from);
                 }
                 self.flow_ended(told.flow);
             }
             NodeVerb::Stand => {
-                if let Some(reply) = &message.reply {
+                if let Some(reply) = reply {
                     let answer = self.answer_whether_they_stand(told.sip);
                     link.answer_with(reply, answer);
                 }
             }
             NodeVerb::CallEnded => {
                 self.calls.ended_elsewhere(told.sip);
-                if let Some(reply) = &message.reply {
+                if let Some(reply) = reply {
                     link.answer(reply, true);
                 }
             }
@@ -153,12 +168,12 @@ impl Core {
     }
 
     /// Handles a request that came to another node, if its address is ours.
-    fn take_request(self: &Arc<Self>, flow: Flow, request: &[u8]) -> bool {
+    fn take_request(self: &Arc<Self>, told: &NodeMessage<'_>, pinned: Option<&Buffer>) -> bool {
         let is_full = self.load.read_mode() == ReadMode::Nothing;
         if is_full || self.is_closing.load(Ordering::Acquire) {
             return false;
         }
-        let Some(datagram) = self.buffer_of(request) else {
+        let Some(datagram) = self.sip_of(told, pinned) else {
             return false;
         };
         let Ok(mut message) = Message::parse(&datagram) else {
@@ -166,21 +181,21 @@ impl Core {
         };
         match message.start() {
             Start::Request { method, .. } => {
-                self.handed_request(&mut message, method, flow, &datagram)
+                self.handed_request(&mut message, method, told.flow, &datagram)
             }
             Start::Response { .. } => false,
         }
     }
 
     /// Takes in a response to a request that left over a flow of another node.
-    fn take_response(&self, flow: Flow, response: &[u8]) {
-        let Some(datagram) = self.buffer_of(response) else {
+    fn take_response(&self, told: &NodeMessage<'_>, pinned: Option<&Buffer>) {
+        let Some(datagram) = self.sip_of(told, pinned) else {
             return;
         };
         if let Ok(mut message) = Message::parse(&datagram)
             && let Start::Response { status, .. } = message.start()
         {
-            self.response(&mut message, status, flow, &datagram);
+            self.response(&mut message, status, told.flow, &datagram);
         }
     }
 
@@ -203,14 +218,16 @@ impl Core {
         }
     }
 
-    fn send_for(&self, told: &NodeMessage<'_>) {
-        let (Some(cluster), Some(datagram)) = (&self.cluster, self.buffer_of(told.sip)) else {
+    fn send_for(&self, cluster: &ClusterNode, told: &NodeMessage<'_>, pinned: Option<&Buffer>) {
+        let Some(datagram) = self.sip_of(told, pinned) else {
             return;
         };
         let link = &cluster.link;
         link.counters.sent_for_others.increment();
         link.note_sent(told.sip, told.from, self.clock.now());
-        if let Some(answer) = accepted_registration(told)
+        if let Some(partition) = told.registered {
+            (link.registered_flows).registered(told.flow, partition);
+        } else if let Some(answer) = accepted_registration(told)
             && let Some(partition) = partition_of(&answer, &self.domains)
         {
             let flow = link.registered_over(&answer, told.flow);
@@ -279,6 +296,11 @@ impl Core {
         self.devices.flow_failed(flow);
         self.watchers.connection_ended(flow);
         self.calls.connection_ended(flow);
+    }
+
+    /// Its SIP message, pinned.
+    fn sip_of(&self, told: &NodeMessage<'_>, pinned: Option<&Buffer>) -> Option<Buffer> {
+        pinned.cloned().or_else(|| self.buffer_of(told.sip))
     }
 
     fn buffer_of(&self, bytes: &[u8]) -> Option<Buffer> {

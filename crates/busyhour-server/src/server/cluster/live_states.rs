@@ -261,7 +261,10 @@ impl LiveStates {
         }
         let next = now + BEAT_MIN;
         self.next_beat_ns.store(next.as_nanos(), Ordering::Relaxed);
-        self.send_beacon();
+        self.apply(|shared| {
+            let beacon = shared.beacon_due(view);
+            beacon.map(SharedAction::Send).into_iter().collect()
+        });
         self.push(LiveEvent::Beat(read_at, view.clone()));
     }
 

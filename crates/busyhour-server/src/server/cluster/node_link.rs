@@ -354,12 +354,11 @@ impl NodeLink {
     /// What belongs to a connection goes over the broker, in order; what came or leaves in a
     /// datagram goes directly, if it can.
     fn send(&self, node: u16, message: &NodeMessage<'_>) -> Result<(), BrokerError> {
-        let bytes = message.bytes();
         let is_datagram = !message.flow.transport.is_reliable();
         let paths = self.paths.as_ref().filter(|_| is_datagram);
-        match paths.is_some_and(|paths| paths.send(node, &bytes)) {
+        match paths.is_some_and(|paths| paths.send(node, message)) {
             true => Ok(()),
-            false => self.broker.publish(&self.subject(node), bytes),
+            false => self.broker.publish(&self.subject(node), message.bytes()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What nodes tell each other: one line of words, and bytes after it.
 
+use busyhour_cluster::Partition;
 use busyhour_sip::Flow;
 use std::time::Duration;
 
@@ -16,11 +17,14 @@ pub(super) struct NodeMessage<'b> {
     /// Of a request that is handed on without an answer: how many the node has handed to this one so. Of an end: how many it
     /// has told. Otherwise 0.
     pub(super) number: u64,
+    /// Of an answer: it acknowledges that an address of this partition was registered by a request over its flow. Only a short
+    /// message says so (`direct/short_message.rs`); without it the answer says the same.
+    pub(super) registered: Option<Partition>,
     /// The SIP message, if there is one.
     pub(super) sip: &'b [u8],
 }
 
-/// What the other node is to do.
+/// What the other node is to do. A short message has its place here as a number, so a new one goes to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeVerb {
     /// Handle this request, whose address of record it has, and say whether it was taken.
@@ -51,6 +55,7 @@ impl<'b> NodeMessage<'b> {
             flow,
             within_s: 0,
             number: 0,
+            registered: None,
             sip: &[],
         }
     }
@@ -61,6 +66,10 @@ impl<'b> NodeMessage<'b> {
 
     pub(super) fn numbered(self, number: u64) -> Self {
         Self { number, ..self }
+    }
+
+    pub(super) fn registering(self, registered: Option<Partition>) -> Self {
+        Self { registered, ..self }
     }
 
     pub(super) fn within(self, within: Duration) -> Self {
@@ -114,13 +123,14 @@ impl<'b> NodeMessage<'b> {
             },
             within_s,
             number,
+            registered: None,
             sip: &rest[1..],
         })
     }
 }
 
 impl NodeVerb {
-    const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Handle,
         Self::TakeResponse,
         Self::Send,

@@ -108,9 +108,12 @@ impl Responder {
     /// Hands a datagram to the network.
     pub(in crate::server) fn send(&self, flow: Flow, datagram: Buffer) {
         self.tap.see(Direction::Out, flow, &datagram);
-        let traffic = &self.traffic;
-        match self.network.send(flow, datagram) {
-            Ok(()) => traffic.sent.increment(),
+        self.count(flow, self.network.send(flow, datagram));
+    }
+
+    fn count(&self, flow: Flow, sent: Result<(), SendError>) {
+        match sent {
+            Ok(()) => self.traffic.sent.increment(),
             Err(error) => self.count_unsent(flow, error),
         }
     }
@@ -162,6 +165,25 @@ impl Responder {
         let is_there = self.network.mark_trusted(flow);
         self.answer(transaction, flow, answer);
         is_there
+    }
+
+    /// As [`accept`](Self::accept), for a REGISTER; `registered` has the flow that it came over and its address of record,
+    /// unless that has no contacts any more. Returns the flow whose connection is gone.
+    pub(in crate::server) fn accept_registration(
+        &self,
+        transaction: TransactionKey,
+        (flow, answer): (Flow, Buffer),
+        registered: Option<(Flow, &str)>,
+    ) -> Option<Flow> {
+        let is_there = self.network.mark_trusted(flow);
+        self.transactions.answer(transaction, answer.clone());
+        self.tap.see(Direction::Out, flow, &answer);
+        let sent = match registered {
+            Some(registered) => self.network.send_registered(flow, answer, registered),
+            None => self.network.send(flow, answer),
+        };
+        self.count(flow, sent);
+        (!is_there).then_some(flow)
     }
 
     /// Sends the answer of a transaction and keeps it for retransmissions.

@@ -1,17 +1,19 @@
 //! The paths to other nodes, and whether they are open.
 
 use super::{
-    node_pieces::{NodePieces, PIECED_LEN_MAX, pieces_of},
+    node_pieces::{PIECED_LEN_MAX, pieces_of},
     node_seal::{LIFE_SALT_LEN, LifeSalt, NodeSeal, SealedDatagram},
+    peer_path::{PeerPath, is_fresh},
+    short_message::ShortMessage,
 };
 use crate::lock::lock;
 use crate::server::{
     Network,
-    cluster::{cluster_membership::NodeSocket, numbers::number_window::NumberWindow},
+    cluster::{cluster_membership::NodeSocket, node_message::NodeMessage},
     stats::counters::Counter,
 };
 use busyhour::{
-    buffer::BufferPool,
+    buffer::{Buffer, BufferPool},
     clock::{Clock, Instant},
 };
 use busyhour_cluster::Member;
@@ -49,7 +51,7 @@ pub(in crate::server::cluster) struct PathCounters {
     pub(in crate::server::cluster) sent: Counter,
     /// Those of them that were longer than a packet.
     pub(in crate::server::cluster) sent_in_pieces: Counter,
-    /// Datagrams that no living node has sealed for us, or that came twice.
+    /// Datagrams that no living node has sealed for us, that came twice, or for which there was no room.
     pub(in crate::server::cluster) refused: Counter,
     /// Messages of other nodes of which a piece has not come.
     pub(in crate::server::cluster) pieces_lost: Counter,
@@ -57,30 +59,13 @@ pub(in crate::server::cluster) struct PathCounters {
     pub(in crate::server::cluster) pieces_over_share: Counter,
 }
 
-/// The path to one life of another node.
-struct PeerPath {
-    member: Member,
-    salt: LifeSalt,
-    address: SocketAddr,
-    seal: NodeSeal,
-    numbers: Mutex<NumberWindow>,
-    /// What of its long messages has come.
-    pieces: Mutex<NodePieces>,
-    /// Its program joins pieces; one of an earlier version does not.
-    joins_pieces: AtomicBool,
-    /// When it announced itself.
-    known_at: Instant,
-    /// When we heard it last.
-    heard: AtomicU64,
-    /// When it last said that it hears us.
-    hears_us: AtomicU64,
-}
-
 /// What a datagram from another node was.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::server::cluster) enum FromNode {
-    /// A message for this node.
-    Message(Vec<u8>),
+    /// A message for this node, as a text with what follows it.
+    Text(Vec<u8>),
+    /// One that came in its short form, and its SIP message.
+    Short(NodeMessage<'static>, Buffer),
     /// This node hears us again, or for the first time.
     PathIsOpen(u16),
     /// Nothing that anybody else needs to know.
@@ -112,21 +97,28 @@ impl NodePaths {
     }
 
     /// Sends a message to a node if the path is open; `false` if it is not sent.
-    pub(in crate::server::cluster) fn send(&self, node: u16, message: &[u8]) -> bool {
+    pub(in crate::server::cluster) fn send(&self, node: u16, message: &NodeMessage<'_>) -> bool {
         let Some(peer) = self
             .peer(node)
             .filter(|peer| peer.is_open(self.clock.now()))
         else {
             return false;
         };
-        let is_sent = match message.len() <= MESSAGE_LEN_MAX {
-            true => self.send_to(&peer, MESSAGE, message),
-            false => self.send_in_pieces(&peer, message),
+        let is_sent = match peer.short_form(message) {
+            Some(words) => self.send_to(&peer, SHORT, [message.sip, words.bytes()]),
+            None => self.send_text(&peer, &message.bytes()),
         };
         if is_sent {
             self.counters.sent.increment();
         }
         is_sent
+    }
+
+    fn send_text(&self, peer: &PeerPath, text: &[u8]) -> bool {
+        match text.len() <= MESSAGE_LEN_MAX {
+            true => self.send_to(peer, TEXT, [text, &[]]),
+            false => self.send_in_pieces(peer, text),
+        }
     }
 
     /// If a piece finds no room, the others that have left come to nothing.
@@ -135,16 +127,17 @@ impl NodePaths {
             return false;
         }
         let number = self.long.fetch_add(1, Ordering::Relaxed);
-        let is_sent = pieces_of(number, message).all(|piece| self.send_to(peer, PIECE, &piece));
+        let is_sent =
+            pieces_of(number, message).all(|piece| self.send_to(peer, PIECE, [&piece, &[]]));
         if is_sent {
             self.counters.sent_in_pieces.increment();
         }
         is_sent
     }
 
-    fn send_to(&self, peer: &PeerPath, kind: u8, bytes: &[u8]) -> bool {
+    fn send_to(&self, peer: &PeerPath, kind: u8, parts: [&[u8]; 2]) -> bool {
         let node = peer.member.node.0;
-        let Some(datagram) = self.seal.seal(node, kind, bytes, &self.buffers) else {
+        let Some(datagram) = self.seal.seal(node, kind, parts, &self.buffers) else {
             return false;
         };
         let flow = Flow::udp(self.address, peer.address);
@@ -156,11 +149,12 @@ impl NodePaths {
         let opened = SealedDatagram::read(datagram).and_then(|read| {
             let peer = self.peer(read.sender.node.0)?;
             let is_its = peer.member == read.sender;
-            let opened = is_its.then(|| peer.seal.open(&read, self.own.node.0))??;
+            let opened =
+                is_its.then(|| peer.seal.open(&read, self.own.node.0, &self.buffers))??;
             let is_new = lock(&peer.numbers).take(read.number);
             is_new.then_some((peer, opened))
         });
-        let Some((peer, (kind, bytes))) = opened else {
+        let Some((peer, (kind, mut bytes))) = opened else {
             self.counters.refused.increment();
             return FromNode::Nothing;
         };
@@ -168,13 +162,23 @@ impl NodePaths {
         let now = at.as_nanos();
         peer.heard.store(now, Ordering::Relaxed);
         match kind {
-            MESSAGE => FromNode::Message(bytes),
+            SHORT => match ShortMessage::read(peer.member.node.0, &bytes) {
+                Some((message, sip_len)) => {
+                    bytes.truncate(sip_len);
+                    FromNode::Short(message, bytes.freeze())
+                }
+                // It counts as unreadable.
+                None => FromNode::Text(Vec::new()),
+            },
+            TEXT => FromNode::Text(bytes.to_vec()),
             PIECE => self.join(&peer, &bytes),
-            JOINS_PIECES => {
+            READS => {
                 peer.joins_pieces.store(true, Ordering::Relaxed);
+                peer.reads_short
+                    .store(bytes.starts_with(SHORT_TOO), Ordering::Relaxed);
                 FromNode::Nothing
             }
-            PROBE if bytes == HEARD => {
+            PROBE if *bytes == *HEARD => {
                 let was_open = peer.is_open(at);
                 peer.hears_us.store(now, Ordering::Relaxed);
                 match was_open {
@@ -190,7 +194,7 @@ impl NodePaths {
         let taken = lock(&peer.pieces).take(piece, self.clock.now());
         self.counters.pieces_lost.add(taken.lost);
         self.counters.pieces_over_share.add(taken.over_share);
-        taken.message.map_or(FromNode::Nothing, FromNode::Message)
+        taken.message.map_or(FromNode::Nothing, FromNode::Text)
     }
 
     /// Probes all paths; returns what has to be announced to all nodes, now and then.
@@ -204,10 +208,10 @@ impl NodePaths {
                 true => HEARD,
                 false => NOT_HEARD,
             };
-            self.send_to(peer, PROBE, heard);
+            self.send_to(peer, PROBE, [heard, &[]]);
             // It remembers it for as long as it knows this life of ours, unless this was lost.
             if announces || !peer.is_open(now) {
-                self.send_to(peer, JOINS_PIECES, &[]);
+                self.send_to(peer, READS, [SHORT_TOO, &[]]);
             }
             self.counters
                 .pieces_lost
@@ -219,7 +223,8 @@ impl NodePaths {
     /// Where this node is, for all; with the salt in front, by which they open it and all else.
     fn announcement(&self) -> Option<Vec<u8>> {
         let address = self.address.to_string();
-        let sealed = (self.seal).seal(FOR_ALL, ADDRESS, address.as_bytes(), &self.buffers)?;
+        let sealed =
+            (self.seal).seal(FOR_ALL, ADDRESS, [address.as_bytes(), &[]], &self.buffers)?;
         Some([&self.salt[..], &sealed[..]].concat())
     }
 
@@ -236,7 +241,7 @@ impl NodePaths {
             return None;
         }
         let seal = NodeSeal::new(&self.secret, salt, member)?;
-        let (kind, address) = seal.open(&read, FOR_ALL)?;
+        let (kind, address) = seal.open(&read, FOR_ALL, &self.buffers)?;
         let address = std::str::from_utf8(&address).ok()?.parse().ok()?;
         if kind != ADDRESS {
             return None;
@@ -250,6 +255,7 @@ impl NodePaths {
             pieces: Mutex::default(),
             joins_pieces: AtomicBool::new(false),
             known_at: now,
+            reads_short: AtomicBool::new(false),
             heard: AtomicU64::new(0),
             hears_us: AtomicU64::new(0),
         };
@@ -295,50 +301,35 @@ impl NodePaths {
     }
 }
 
-impl PeerPath {
-    /// Whether an announcement is of a later life. A database that has lost its last commits may give
-    /// an epoch twice; the process that had it first is not heard any more then.
-    fn gives_way_to(&self, member: Member, salt: &LifeSalt, now: Instant) -> bool {
-        let is_another = member.epoch == self.member.epoch && *salt != self.salt;
-        member.epoch > self.member.epoch || is_another && !is_fresh(&self.heard, now)
-    }
-
-    fn is_open(&self, now: Instant) -> bool {
-        is_fresh(&self.hears_us, now)
-    }
-}
-
-fn is_fresh(at: &AtomicU64, now: Instant) -> bool {
-    match at.load(Ordering::Relaxed) {
-        0 => false,
-        at => now.as_nanos().saturating_sub(at) < FRESH.as_nanos() as u64,
-    }
-}
-
 /// How often paths are probed.
 pub(in crate::server::cluster) const PROBE_PAUSE: Duration = Duration::from_millis(500);
-/// Without a probe for so long a path is closed.
-const FRESH: Duration = Duration::from_secs(2);
 /// Who has just come to NATS hears of all within three seconds.
 const BEATS_OF_ANNOUNCEMENT: u64 = 6;
 /// So that a datagram fits into one packet of a network, whose headers and seal take the rest.
 pub(super) const MESSAGE_LEN_MAX: usize = 1350;
 /// Announcements are for no node in particular.
 const FOR_ALL: u16 = 0;
-const MESSAGE: u8 = 0;
+/// A message as a text, which nodes of all versions read.
+const TEXT: u8 = 0;
 const PROBE: u8 = 1;
 const ADDRESS: u8 = 2;
 const PIECE: u8 = 3;
-/// The sender joins pieces.
-const JOINS_PIECES: u8 = 4;
+/// What the sender reads beside texts: pieces of them, and what else it says here.
+const READS: u8 = 4;
+const SHORT_TOO: &[u8] = b"s";
+/// A message in its short form.
+const SHORT: u8 = 5;
 const HEARD: &[u8] = b"+";
 const NOT_HEARD: &[u8] = b"-";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::SendError;
-    use busyhour::{buffer::Buffer, runtime::Runtime};
+    use crate::server::{
+        SendError,
+        cluster::{direct::peer_path::FRESH, node_message::NodeVerb},
+    };
+    use busyhour::runtime::Runtime;
     use busyhour_cluster::NodeNumber;
 
     /// Keeps what was sent.
@@ -380,6 +371,28 @@ mod tests {
         }
     }
 
+    fn message(sip: &[u8]) -> NodeMessage<'_> {
+        let [local, remote] = [5060, 5070].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        NodeMessage::new(NodeVerb::Send, 1, Flow::udp(local, remote)).with_sip(sip)
+    }
+
+    /// A message whose text is so long.
+    fn of_len(len: usize) -> Vec<u8> {
+        vec![b'x'; len - message(b"").bytes().len()]
+    }
+
+    /// As it comes in its short form.
+    fn short(buffers: &BufferPool, sip: &[u8]) -> FromNode {
+        let sip = buffers.copy_from(sip).expect("room");
+        FromNode::Short(
+            NodeMessage {
+                sip: &[],
+                ..message(b"")
+            },
+            sip,
+        )
+    }
+
     /// Each hears what the other one has sent; returns how often a path has opened.
     fn exchange(one: &End, other: &End) -> usize {
         let mut opened = 0;
@@ -410,26 +423,26 @@ mod tests {
     fn a_path_is_open_once_the_other_node_says_that_it_hears_us() {
         let runtime = Runtime::simulated(1);
         let [one, other] = two(&runtime);
-        assert!(!one.paths.send(2, b"early"));
+        assert!(!one.paths.send(2, &message(b"early")));
         for _ in 0..2 {
             one.paths.beat();
             other.paths.beat();
             exchange(&one, &other);
             pass(&runtime, PROBE_PAUSE);
         }
-        assert!(one.paths.send(2, b"hello"));
+        assert!(one.paths.send(2, &message(b"hello")));
         let sent = one.sent();
         assert_eq!(
             other.paths.receive(&sent[0]),
-            FromNode::Message(b"hello".to_vec())
+            short(runtime.buffers(), b"hello")
         );
         assert_eq!(
             other.paths.receive(&sent[0]),
             FromNode::Nothing,
             "it came twice"
         );
-        assert!(!one.paths.send(2, &[0; PIECED_LEN_MAX + 1]));
-        assert!(!one.paths.send(3, b"nobody"));
+        assert!(!one.paths.send(2, &message(&of_len(PIECED_LEN_MAX + 1))));
+        assert!(!one.paths.send(3, &message(b"nobody")));
         assert_eq!(
             (one.paths.open_count(), other.paths.counters.refused.get()),
             (1, 1)
@@ -449,7 +462,7 @@ mod tests {
         }
         let long: Vec<u8> = (0..65_535_u32).map(|at| (at / 7) as u8).collect();
         for is_lost in [false, true] {
-            assert!(one.paths.send(2, &long));
+            assert!(one.paths.send(2, &message(&long)));
             let mut sent = one.sent();
             assert!(sent.iter().all(|datagram| datagram.len() <= 1472));
             // The last one comes first, and one of them perhaps not at all.
@@ -457,7 +470,7 @@ mod tests {
             sent.truncate(sent.len() - usize::from(is_lost));
             let heard = sent.iter().map(|datagram| other.paths.receive(datagram));
             let heard: Vec<_> = heard.filter(|it| *it != FromNode::Nothing).collect();
-            let whole = (!is_lost).then(|| FromNode::Message(long.clone()));
+            let whole = (!is_lost).then(|| FromNode::Text(message(&long).bytes()));
             assert_eq!(heard, Vec::from_iter(whole));
         }
         assert_eq!(
@@ -484,8 +497,56 @@ mod tests {
         }
         let peer = one.paths.peer(2).expect("it is known");
         peer.joins_pieces.store(false, Ordering::Relaxed);
-        assert!(one.paths.send(2, &[0; MESSAGE_LEN_MAX]));
-        assert!(!one.paths.send(2, &[0; MESSAGE_LEN_MAX + 1]));
+        peer.reads_short.store(false, Ordering::Relaxed);
+        assert!(one.paths.send(2, &message(&of_len(MESSAGE_LEN_MAX))));
+        assert!(!one.paths.send(2, &message(&of_len(MESSAGE_LEN_MAX + 1))));
+    }
+
+    /// A program of an earlier version says that it joins pieces, and nothing else.
+    #[test]
+    fn who_has_not_said_that_it_reads_short_messages_is_sent_texts() {
+        let runtime = Runtime::simulated(1);
+        let [one, other] = two(&runtime);
+        for _ in 0..2 {
+            one.paths.beat();
+            other.paths.beat();
+            exchange(&one, &other);
+            pass(&runtime, PROBE_PAUSE);
+        }
+        let peer = other.paths.peer(1).expect("it is known");
+        assert!(other.paths.send_to(&peer, READS, [&[], &[]]));
+        assert_eq!(one.paths.receive(&other.sent()[0]), FromNode::Nothing);
+        assert!(one.paths.send(2, &message(b"hello")));
+        let heard = other.paths.receive(&one.sent()[0]);
+        assert_eq!(heard, FromNode::Text(message(b"hello").bytes()));
+    }
+
+    /// With its short form the longest one is as long as a datagram may be, and a longer one goes in pieces.
+    #[test]
+    fn a_short_message_fits_into_a_packet() {
+        let runtime = Runtime::simulated(1);
+        let [one, other] = two(&runtime);
+        for _ in 0..2 {
+            one.paths.beat();
+            other.paths.beat();
+            exchange(&one, &other);
+            pass(&runtime, PROBE_PAUSE);
+        }
+        let words = ShortMessage::of(&message(b"")).expect("a datagram");
+        let room = MESSAGE_LEN_MAX - words.bytes().len();
+        for (len, datagrams) in [(room, 1), (room + 1, 2)] {
+            let sip = vec![b'x'; len];
+            assert!(one.paths.send(2, &message(&sip)));
+            let sent = one.sent();
+            assert_eq!(sent.len(), datagrams);
+            assert!(sent.iter().all(|datagram| datagram.len() <= 1472));
+            let heard = sent.iter().map(|datagram| other.paths.receive(datagram));
+            let heard = heard.last().expect("the last one");
+            match datagrams {
+                1 => assert_eq!(heard, short(runtime.buffers(), &sip)),
+                _ => assert_eq!(heard, FromNode::Text(message(&sip).bytes())),
+            }
+        }
     }
 
     /// What this node sends does not arrive; it hears the other one.
@@ -506,7 +567,7 @@ mod tests {
                 }
                 pass(&runtime, PROBE_PAUSE);
             }
-            assert_eq!(one.paths.send(2, b"hello"), !is_cut);
+            assert_eq!(one.paths.send(2, &message(b"hello")), !is_cut);
             one.sent();
         }
     }
@@ -531,7 +592,7 @@ mod tests {
         };
         assert_eq!([live(false), live(false)], [2, 0]);
         live(true);
-        assert!(!one.paths.send(2, b"hello"));
+        assert!(!one.paths.send(2, &message(b"hello")));
         assert_eq!([live(false), live(false)], [2, 0]);
     }
 
@@ -551,7 +612,7 @@ mod tests {
         let now = runtime.clock().now();
         assert_eq!(known(&one, now, Some((2, true))), Some(2));
         assert_eq!(known(&one, now, Some((2, false))), None);
-        assert!(!one.paths.send(2, b"hello"));
+        assert!(!one.paths.send(2, &message(b"hello")));
         let foreign = End::new(&runtime, 1, 9);
         assert!(
             one.paths
@@ -616,9 +677,9 @@ mod tests {
             exchange(&one, &again);
             pass(&runtime, PROBE_PAUSE);
         }
-        assert!(one.paths.send(2, b"hello"));
+        assert!(one.paths.send(2, &message(b"hello")));
         let message = one.sent().pop().expect("it was sent");
         let heard = again.paths.receive(&message);
-        assert_eq!(heard, FromNode::Message(b"hello".to_vec()));
+        assert_eq!(heard, short(runtime.buffers(), b"hello"));
     }
 }

@@ -4,7 +4,7 @@
 //! version (1) │ node (2) │ epoch (8) │ number (8) │ sealed: bytes, kind (1) │ tag (16)
 //! ```
 
-use busyhour::buffer::{Buffer, BufferPool};
+use busyhour::buffer::{Buffer, BufferMut, BufferPool};
 use busyhour_cluster::{Member, NodeNumber};
 use ring::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
@@ -47,41 +47,46 @@ impl NodeSeal {
         })
     }
 
-    /// A datagram with these bytes for a node; `None` if there is no room for it.
+    /// A datagram with these bytes, one part behind the other, for a node; `None` if there is no room for it.
     pub(super) fn seal(
         &self,
         to: u16,
         kind: u8,
-        bytes: &[u8],
+        [first, second]: [&[u8]; 2],
         buffers: &BufferPool,
     ) -> Option<Buffer> {
         let number = 1 + self.last.fetch_add(1, Ordering::Relaxed);
-        let len = HEAD_LEN + 1 + bytes.len() + AES_256_GCM.tag_len();
+        let bytes_len = first.len() + second.len();
+        let len = HEAD_LEN + 1 + bytes_len + AES_256_GCM.tag_len();
         let mut datagram = buffers.alloc(len).ok()?;
         let (head, rest) = datagram.split_at_mut(HEAD_LEN);
         head[0] = VERSION;
         head[1..11].copy_from_slice(&member_bytes(self.member));
         head[11..].copy_from_slice(&number.to_be_bytes());
-        let (inside, tag) = rest.split_at_mut(1 + bytes.len());
-        inside[..bytes.len()].copy_from_slice(bytes);
-        inside[bytes.len()] = kind;
+        let (inside, tag) = rest.split_at_mut(1 + bytes_len);
+        inside[..first.len()].copy_from_slice(first);
+        inside[first.len()..bytes_len].copy_from_slice(second);
+        inside[bytes_len] = kind;
         let sealed = (self.key).seal_in_place_separate_tag(nonce(number), known(head, to), inside);
         tag.copy_from_slice(sealed.ok()?.as_ref());
         Some(datagram.freeze())
     }
 
     /// What a datagram of this member says to a node, and of which kind it is; `None` if it is
-    /// not sealed by it for that node.
-    pub(super) fn open(&self, datagram: &SealedDatagram<'_>, to: u16) -> Option<(u8, Vec<u8>)> {
-        let mut bytes = datagram.sealed.to_vec();
+    /// not sealed by it for that node, or there is no room for it.
+    pub(super) fn open(
+        &self,
+        datagram: &SealedDatagram<'_>,
+        to: u16,
+        buffers: &BufferPool,
+    ) -> Option<(u8, BufferMut)> {
+        let mut bytes = buffers.alloc(datagram.sealed.len()).ok()?;
+        bytes.copy_from_slice(datagram.sealed);
         let known = known(datagram.head, to);
-        let len = (self
-            .key
-            .open_in_place(nonce(datagram.number), known, &mut bytes))
-        .ok()?
-        .len();
+        let opened = (self.key).open_in_place(nonce(datagram.number), known, &mut bytes);
+        let (kind, said) = opened.ok()?.split_last()?;
+        let (kind, len) = (*kind, said.len());
         bytes.truncate(len);
-        let kind = bytes.pop()?;
         Some((kind, bytes))
     }
 }
@@ -152,34 +157,50 @@ mod tests {
         NodeSeal::new(&[secret; 32], &[salt; LIFE_SALT_LEN], member).expect("a key")
     }
 
+    fn opened(
+        (seal, buffers): (&NodeSeal, &BufferPool),
+        datagram: &SealedDatagram<'_>,
+        to: u16,
+    ) -> Option<(u8, Vec<u8>)> {
+        let (kind, bytes) = seal.open(datagram, to, buffers)?;
+        Some((kind, bytes.to_vec()))
+    }
+
     #[test]
     fn a_process_with_the_epoch_of_another_one_has_another_key() {
         let buffers = BufferPool::builder().build().expect("a pool");
         let seals = [salted(1, 4, member(2, 7)), salted(1, 5, member(2, 7))];
         let [first, second] = seals
             .each_ref()
-            .map(|seal| seal.seal(3, 0, &[0; 64], &buffers).expect("room"));
+            .map(|seal| seal.seal(3, 0, [&[0; 64], &[]], &buffers).expect("room"));
         let sealed = |datagram: &[u8]| datagram[HEAD_LEN..].to_vec();
         assert_eq!(first[..HEAD_LEN], second[..HEAD_LEN], "the same nonce");
         let [one, other] = [&first, &second].map(|it| sealed(it));
         let alike = one.iter().zip(&other).filter(|(a, b)| a == b).count();
         assert!(alike < 16, "two streams of one key would be equal");
         let read = SealedDatagram::read(&second).expect("it is one");
-        assert_eq!(seals[0].open(&read, 3), None);
-        assert!(seals[1].open(&read, 3).is_some());
+        assert_eq!(opened((&seals[0], &buffers), &read, 3), None);
+        assert!(opened((&seals[1], &buffers), &read, 3).is_some());
     }
 
     #[test]
     fn only_the_node_that_it_is_for_opens_what_a_life_has_sealed() {
         let buffers = BufferPool::builder().build().expect("a pool");
         let sender = seal(1, member(2, 7));
-        let datagram = sender.seal(3, 9, b"hello", &buffers).expect("room");
+        let datagram = sender.seal(3, 9, [b"hel", b"lo"], &buffers).expect("room");
         let read = SealedDatagram::read(&datagram).expect("it is one");
         assert_eq!((read.sender, read.number), (member(2, 7), 1));
-        assert_eq!(sender.open(&read, 3), Some((9, b"hello".to_vec())));
-        assert_eq!(sender.open(&read, 4), None, "another node");
-        assert_eq!(seal(2, member(2, 7)).open(&read, 3), None, "another secret");
-        assert_eq!(seal(1, member(2, 8)).open(&read, 3), None, "another life");
+        assert_eq!(
+            opened((&sender, &buffers), &read, 3),
+            Some((9, b"hello".to_vec()))
+        );
+        assert_eq!(opened((&sender, &buffers), &read, 4), None, "another node");
+        for (other, why) in [
+            (seal(2, member(2, 7)), "another secret"),
+            (seal(1, member(2, 8)), "another life"),
+        ] {
+            assert_eq!(opened((&other, &buffers), &read, 3), None, "{why}");
+        }
         assert!(!datagram.windows(5).any(|bytes| bytes == b"hello"));
     }
 
@@ -187,17 +208,20 @@ mod tests {
     fn a_bit_that_has_changed_anywhere_is_noticed() {
         let buffers = BufferPool::builder().build().expect("a pool");
         let sender = seal(1, member(2, 7));
-        let datagram = sender.seal(3, 0, b"BYE", &buffers).expect("room");
+        let datagram = sender.seal(3, 0, [b"BYE", b""], &buffers).expect("room");
         for bit in 0..8 * datagram.len() {
             let mut changed = datagram.to_vec();
             changed[bit / 8] ^= 1 << (bit % 8);
             let read = SealedDatagram::read(&changed);
-            let opened = read.and_then(|read| sender.open(&read, 3));
+            let opened = read.and_then(|read| opened((&sender, &buffers), &read, 3));
             assert_eq!(opened, None, "bit {bit}");
         }
         for len in 0..datagram.len() {
             let read = SealedDatagram::read(&datagram[..len]);
-            assert_eq!(read.and_then(|read| sender.open(&read, 3)), None);
+            assert_eq!(
+                read.and_then(|read| opened((&sender, &buffers), &read, 3)),
+                None
+            );
         }
     }
 }
