@@ -33,8 +33,9 @@ impl Run {
     /// Removes the earliest, if it is due up to `last_ns`.
     #[inline]
     pub(in crate::timer) fn pop_until(&mut self, last_ns: u64) -> Option<TimerEntry> {
-        self.entries
-            .pop_if(|earliest| earliest.deadline_ns <= last_ns)
+        let is_due = |earliest: &&TimerEntry| earliest.deadline_ns <= last_ns;
+        self.entries.last().filter(is_due)?;
+        self.entries.pop()
     }
 
     /// The deadline of the latest; 0 if there is none.
