@@ -217,7 +217,7 @@ fn a_timer_before_all_others_is_first_after_the_last_sorted_one_was_cancelled() 
     let mut large = Large::default();
     let [_, sorted] = [10, 20].map(|deadline| large.add(deadline));
     large.pop();
-    [30, 25].map(|deadline| large.add(deadline));
+    let _handles = [30, 25].map(|deadline| large.add(deadline));
     large.cancel(sorted);
     large.add(5);
     large.check();
