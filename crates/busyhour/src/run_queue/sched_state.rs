@@ -206,7 +206,7 @@ impl SchedState {
         if turn_ns >= tick.ns {
             return self.charge_ticks(turn_ns, tick.ns);
         }
-        // Both are below four seconds.
+        // Both are below five seconds.
         let owed_ns = turn_ns + u64::from(self.uncharged_ns);
         self.uncharged_ns = match owed_ns < tick.ns {
             true => owed_ns,

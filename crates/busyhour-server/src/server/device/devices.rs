@@ -52,7 +52,7 @@ pub(in crate::server) struct Devices {
     strands: Box<[Serializer]>,
     pub(in crate::server) expiry_kind: SerializerKind,
     /// The serializer of the expiry timers: however many deadlines come at one instant,
-    /// they keep only one worker busy, and that for half of the time.
+    /// they keep only one worker busy, and that for some half of the time.
     expiry_serializer: Serializer,
     /// Shards with devices whose deadline has come. Its lock is taken under that of no shard.
     due: Mutex<DueShards>,

@@ -125,7 +125,7 @@ impl DeadlineOrder {
         begins
     }
 
-    /// Whether the earliest entry is known but not yet sorted.
+    /// Whether the earliest entry is not yet sorted; it may be unknown.
     #[inline]
     pub(super) fn is_unsorted(&self) -> bool {
         self.run.len() == 0
@@ -507,7 +507,7 @@ impl DeadlineOrder {
 /// An unsorted top of more timers than this is not sorted as a whole when the
 /// earliest is cancelled.
 const SORTED_MAX: usize = 32;
-/// Of more unsorted timers than this the earliest is always known.
+/// While more unsorted timers than this are there, a cancel of the earliest finds the next one.
 const LOOK_MAX: usize = 2048;
 /// How many timers the first split takes out of an unsorted top, and by how much
 /// that grows.

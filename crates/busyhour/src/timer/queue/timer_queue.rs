@@ -181,9 +181,9 @@ impl<T> TimerQueue<T> {
 
     /// The deadline of the earliest timer.
     ///
-    /// It is known at once, except that it is looked for among up to some two
-    /// thousand timers when it is asked for after the earliest was cancelled, once
-    /// until the queue is empty again.
+    /// It is known at once, except after the earliest of up to some two thousand
+    /// timers was cancelled: then it is looked for among all timers that are there when
+    /// it is asked for, seldom more than once until the queue is empty again.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         let first = self.order.first(&self.slots)?;
