@@ -101,7 +101,7 @@ pub struct ClusterStats {
     pub sent_directly: u64,
     /// Those of them that were longer than a packet, and went in pieces.
     pub sent_in_pieces: u64,
-    /// Datagrams that no living node has sealed for this one, or that came twice.
+    /// Datagrams that no living node has sealed for this one, that came twice, or for which there was no buffer.
     pub direct_refused: u64,
     /// Long messages of other nodes that are lost, since a piece of them has not come within 2 s or there was no room.
     pub pieces_lost: u64,
