@@ -15,7 +15,7 @@ folder=$PWD/target/tests
 record=$folder/times
 at_a_time=2
 # Those that take longest begin first, so that none of them is left alone at the end.
-first=" store abi sim telephones kamailio faults streams greedy iax2_server cluster xtask server program nat "
+first=" store shuttle abi sim telephones kamailio faults streams greedy iax2_server cluster xtask server program nat "
 # Cases of each property test whose file does not say how many; docs/checks.md has the run with more of them.
 export PROPTEST_CASES=${PROPTEST_CASES:-64}
 
