@@ -5,7 +5,10 @@
 use super::{Delivery, Event, EventStream, Message, Packing, Published, Subscription, Topic};
 use crate::task::{Deliveries, Executor, Overflow, Rejected, Task};
 use futures_core::Stream;
-use loom::{model::Builder, thread};
+use loom::{
+    model::Builder,
+    thread::{self, JoinHandle},
+};
 use std::{
     pin::Pin,
     sync::{
@@ -110,6 +113,14 @@ fn publish(topic: &Topic<Step>, number: u64, flags: &Flags) {
     assert_eq!((published.lost, published.refused), (0, false));
 }
 
+/// A thread with room for a publish without optimisation: loom's own have 4,096 words of 8 bytes.
+fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let thread = thread::Builder::new().stack_size(STACK_WORDS);
+    thread.spawn(run).unwrap()
+}
+
+const STACK_WORDS: usize = 32_768;
+
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);
@@ -126,7 +137,7 @@ fn loom_a_lookup_meets_replacements() {
         publish(&topic, 1, &flags);
         let reader = {
             let topic = topic.clone();
-            thread::spawn(move || topic.get(&7).expect("the key never goes").number)
+            spawn(move || topic.get(&7).expect("the key never goes").number)
         };
         publish(&topic, 2, &flags);
         publish(&topic, 3, &flags);
@@ -168,7 +179,7 @@ fn loom_a_lookup_does_not_mix_the_words_of_two_events() {
             publish(1);
             let reader = {
                 let topic = topic.clone();
-                thread::spawn(move || topic.get(&()))
+                spawn(move || topic.get(&()))
             };
             publish(2);
             if removes {
@@ -204,7 +215,7 @@ fn loom_one_of_two_publishes_what_both_offer() {
             };
             let other = {
                 let (topic, flags) = (topic.clone(), flags.clone());
-                thread::spawn(move || offer(&topic, &flags))
+                spawn(move || offer(&topic, &flags))
             };
             let is_first = offer(&topic, &flags);
             assert_ne!(is_first, other.join().unwrap());
@@ -225,7 +236,7 @@ fn loom_a_replay_meets_a_publish() {
         publish(&topic, 1, &flags);
         let publisher = {
             let (topic, flags) = (topic.clone(), flags.clone());
-            thread::spawn(move || publish(&topic, 2, &flags))
+            spawn(move || publish(&topic, 2, &flags))
         };
         let watch = heard.listen(&topic);
         publisher.join().unwrap();
@@ -244,7 +255,7 @@ fn loom_no_event_is_left_in_the_mailbox() {
         let watch = heard.listen(&topic);
         let publisher = {
             let (topic, flags) = (topic.clone(), flags.clone());
-            thread::spawn(move || publish(&topic, 2, &flags))
+            spawn(move || publish(&topic, 2, &flags))
         };
         publish(&topic, 1, &flags);
         publisher.join().unwrap();
@@ -270,7 +281,7 @@ fn loom_a_publisher_that_waits_for_room_is_woken() {
         publish(&topic, 1, &flags);
         let publisher = {
             let (topic, flags) = (topic.clone(), flags.clone());
-            thread::spawn(move || publish(&topic, 2, &flags))
+            spawn(move || publish(&topic, 2, &flags))
         };
         assert_eq!(poll(&mut stream), Poll::Ready(true));
         publisher.join().unwrap();
@@ -331,7 +342,7 @@ fn loom_a_future_that_waits_for_room_is_woken() {
         let (topic, flags) = (topic(), Flags::default());
         let mut stream = full_stream(&topic, &flags);
         let mut publishing = Publishing::new(&topic, 2, &flags);
-        let publisher = thread::spawn(move || {
+        let publisher = spawn(move || {
             let polled = publishing.poll();
             (publishing, polled)
         });
@@ -352,7 +363,7 @@ fn loom_a_future_that_is_dropped_passes_its_wake_on() {
         let mut waiting = [2, 3, 4].map(|number| Publishing::new(&topic, number, &flags));
         assert!(waiting.iter_mut().all(|it| it.poll().is_pending()));
         let [first, second, third] = waiting;
-        let dropper = thread::spawn(move || drop((first, second)));
+        let dropper = spawn(move || drop((first, second)));
         assert_eq!(poll(&mut stream), Poll::Ready(true));
         dropper.join().unwrap();
         third.complete(Poll::Pending);
@@ -367,7 +378,7 @@ fn loom_a_future_that_waits_for_room_notices_the_end() {
         let (topic, flags) = (topic(), Flags::default());
         let stream = full_stream(&topic, &flags);
         let mut publishing = Publishing::new(&topic, 2, &flags);
-        let publisher = thread::spawn(move || {
+        let publisher = spawn(move || {
             let polled = publishing.poll();
             (publishing, polled)
         });
@@ -400,7 +411,7 @@ fn loom_a_reader_of_the_cache_gets_the_last_event() {
         read(&mut stream);
         let publisher = {
             let (topic, flags) = (topic.clone(), flags.clone());
-            thread::spawn(move || (1..=2).for_each(|number| publish(&topic, number, &flags)))
+            spawn(move || (1..=2).for_each(|number| publish(&topic, number, &flags)))
         };
         read(&mut stream);
         publisher.join().unwrap();
@@ -432,7 +443,7 @@ fn loom_nothing_is_called_after_unsubscribe() {
         });
         let publisher = {
             let (topic, flags) = (topic.clone(), flags.clone());
-            thread::spawn(move || {
+            spawn(move || {
                 let _ = topic.publish(Step::new(1, &flags));
             })
         };
@@ -479,7 +490,7 @@ fn loom_a_stream_tells_its_end_last() {
         let mut stream = topic.subscribe().on(&ends).stream();
         let publisher = {
             let (topic, flags) = (topic.clone(), flags.clone());
-            thread::spawn(move || {
+            spawn(move || {
                 publish(&topic, 1, &flags);
                 ends.end();
             })
