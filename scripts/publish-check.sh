@@ -26,7 +26,8 @@ main() {
 }
 
 package() { # OPTIONS...: what is not committed is packaged as it is
-  cargo package --workspace --exclude xtask --exclude busyhour-loom --exclude busyhour-shuttle --allow-dirty --config target/publish-profiles.toml "$@" >"$log" 2>&1
+  cargo package --workspace --exclude xtask --exclude busyhour-loom --exclude busyhour-shuttle --allow-dirty \
+    --config target/publish-profiles.toml "$@" >"$log" 2>&1
 }
 
 # Profiles of the workspace, which no package contains, so that dependencies built for the tests are not built again.

@@ -4,8 +4,8 @@
 #
 # Much of the time the tests wait for sockets, clocks and other programs, and the compiler for its slowest crate. So up to four
 # lanes run at a time: the build of the tests, and then they; beside them what has target folders of its own; and when the build
-# is done, what needs the same folder, and what needs the built program. None of the steps measures time. What runs beside prints to target/beside/, which is
-# shown if it fails. The packages of Debian that only tests need are installed while those are built.
+# is done, what needs the same folder, and what needs the built program. None of the steps measures time. What runs beside prints
+# to target/beside/, which is shown if it fails. The packages of Debian that only tests need are installed while those are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/goes-on.sh

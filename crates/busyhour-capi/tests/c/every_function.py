@@ -73,9 +73,8 @@ def options(kind):
 
 
 class World:
-    """A handle of each kind that a function takes, and what they need, in a simulation, so that nothing waits for another thread.
-
-    A runtime with its pool and timers is always there, and for no function one of each kind."""
+    """A handle of each kind that a function takes, and what these need; without a function, one of each kind. A runtime with its pool and
+    timers is always there. It is a simulation, so nothing waits for another thread."""
 
     state = "usual"
 
@@ -95,7 +94,7 @@ class World:
 
     def free(self, *kinds):
         every = [name for name in vars(self) if name.startswith("bh_") or name == "other_topic"]
-        for kind in [kind for kind in kinds if kind in every] or every:
+        for kind in [kind for kind in kinds if kind in every] if kinds else every:
             free = "bh_topic" if kind == "other_topic" else kind
             if kind not in self.taken:
                 self.taken.add(kind)

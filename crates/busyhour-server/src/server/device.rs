@@ -525,7 +525,9 @@ impl Device {
                 let responder = &context.responder;
                 let way = device_request.way().filter(|_| !state.bindings.is_empty());
                 let registered = way.map(|(from, _)| (from, &*self.aor));
-                lost = responder.accept_registration(transaction, (flow, answer), registered);
+                let is_there =
+                    responder.accept_registration(transaction, (flow, answer), registered);
+                lost = (!is_there).then_some(flow);
                 if draft.keeps_flow {
                     responder.network().expect_keepalives(flow, SILENCE_MAX);
                 }

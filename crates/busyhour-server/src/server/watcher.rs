@@ -83,8 +83,9 @@ struct Inner {
     unheard_at: Option<u16>,
     /// Its row in the store, as it was last written.
     row: Option<SubscriptionRow>,
-    /// Another one has that row, and what is still on its way to the disk of it.
-    is_row_anothers: bool,
+    /// The row belongs to the next owner of the partition, or to a later watcher with its id, and so does a write of it that is
+    /// still on its way. Nobody here may change or delete it any more.
+    is_row_given_away: bool,
     /// A row is on its way to the disk.
     is_storing: bool,
     /// Of the NOTIFY that left last, until its answer.
@@ -149,7 +150,7 @@ impl Watcher {
                 connection: None,
                 unheard_at: None,
                 row: None,
-                is_row_anothers: false,
+                is_row_given_away: false,
                 is_storing: false,
                 notify_span: RequestSpan::default(),
                 notify_bytes: 0,

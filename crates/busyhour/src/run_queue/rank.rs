@@ -73,7 +73,11 @@ impl Rank {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use std::collections::{BTreeSet, HashMap};
+    use crate::run_queue::sched_state::Tick;
+    use std::{
+        collections::{BTreeSet, HashMap},
+        time::Duration,
+    };
 
     const HERE: WorkerId = WorkerId::new(0);
 
@@ -86,6 +90,15 @@ mod tests {
                 [HERE, WorkerId::new(1)].map(|ran_on| SchedState::fixture(class, counter, ran_on))
             })
         })
+    }
+
+    #[test]
+    fn who_was_just_charged_has_the_rank_that_its_worker_gives_it() {
+        for mut sched_state in sched_states() {
+            sched_state.charge(HERE, 1, Tick::new(Duration::from_millis(1)));
+            let rank = Rank::of(&sched_state, HERE);
+            assert_eq!(Rank::of_charged(&sched_state), rank, "{sched_state:?}");
+        }
     }
 
     #[test]

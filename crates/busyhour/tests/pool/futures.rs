@@ -173,11 +173,11 @@ fn a_future_is_polled_and_dropped_inside_the_context() {
     };
     assert_eq!(pool.spawn(futures()).wait(), Ok(()));
     assert_eq!(pool.spawn_as(Class::default(), futures()).wait(), Ok(()));
-    let (waits, _ends) = tokio::sync::oneshot::channel::<()>();
+    // The channel keeps the waker: without it the pool might give the future up before it is aborted.
+    let (_ends, waits) = tokio::sync::oneshot::channel::<()>();
     let aborted = pool.spawn(async move {
         let _inside = Inside;
-        drop(waits);
-        std::future::pending::<()>().await;
+        _ = waits.await;
     });
     aborted.abort();
     assert_eq!(aborted.wait(), Err(JoinError::Aborted));

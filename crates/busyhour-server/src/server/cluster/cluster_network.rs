@@ -105,13 +105,13 @@ impl Network for ClusterNetwork {
         answer: Buffer,
         (from, aor): (Flow, &str),
     ) -> Result<(), SendError> {
-        let partition = Partition::of(aor);
+        let partition = || Partition::of(aor);
         if self.is_own(from) && !from.transport.is_reliable() {
-            (self.link.registered_flows).registered(self.named(from), partition);
+            (self.link.registered_flows).registered(self.named(from), partition());
         }
         match self.is_own(flow) {
             true => self.own.send(self.bare(flow), answer),
-            false => self.send_elsewhere(flow, answer, (from == flow).then_some(partition)),
+            false => self.send_elsewhere(flow, answer, (from == flow).then(partition)),
         }
     }
 

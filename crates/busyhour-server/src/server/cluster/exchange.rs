@@ -71,13 +71,14 @@ impl Core {
             return;
         };
         match paths.receive(datagram) {
-            FromNode::Short(told, sip) => {
+            FromNode::WithTrailer(told, sip) => {
                 self.follow(cluster, &told.with_sip(&sip), Some(&sip), None)
             }
             FromNode::Text(payload) => self.hear(&BrokerMessage {
                 payload,
                 reply: None,
             }),
+            FromNode::Unreadable => cluster.live.other_versions.unreadable(),
             FromNode::PathIsOpen(node) => cluster.live.path_is_open(node),
             FromNode::Nothing => {}
         }

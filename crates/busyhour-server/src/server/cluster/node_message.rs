@@ -17,14 +17,14 @@ pub(super) struct NodeMessage<'b> {
     /// Of a request that is handed on without an answer: how many the node has handed to this one so. Of an end: how many it
     /// has told. Otherwise 0.
     pub(super) number: u64,
-    /// Of an answer: it acknowledges that an address of this partition was registered by a request over its flow. Only a short
-    /// message says so (`direct/short_message.rs`); without it the answer says the same.
+    /// Of an answer: it acknowledges that an address of this partition was registered by a request over its flow. Only a trailer
+    /// says so (`direct/message_trailer.rs`); without it the answer says the same.
     pub(super) registered: Option<Partition>,
     /// The SIP message, if there is one.
     pub(super) sip: &'b [u8],
 }
 
-/// What the other node is to do. A short message has its place here as a number, so a new one goes to the end.
+/// What the other node is to do. A trailer has its place here as a number, so a new one goes to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeVerb {
     /// Handle this request, whose address of record it has, and say whether it was taken.

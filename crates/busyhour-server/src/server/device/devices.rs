@@ -13,6 +13,7 @@ use super::{
     listing::changed_devices::{ChangedDevices, ToRead},
     loading::unread_bindings::UnreadBindings,
 };
+use crate::lock::lock;
 use crate::server::{
     expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::{
@@ -420,7 +421,7 @@ impl DeviceContext {
 
     /// Some devices of a shard are due.
     fn ring(self: &Arc<Self>, index: usize) {
-        if lock_due(&self.table.due).add(index) {
+        if lock(&self.table.due).add(index) {
             self.wake_some();
         }
     }
@@ -429,7 +430,7 @@ impl DeviceContext {
     /// comes next is set before devices are woken, so that a panic of one does not stop it.
     fn wake_some(self: &Arc<Self>) {
         let now = self.clock.now();
-        let step = lock_due(&self.table.due).next(now);
+        let step = lock(&self.table.due).next(now);
         match step {
             DueStep::Work(index) => {
                 let due = self.take_due(index, now);
@@ -475,7 +476,7 @@ impl DeviceContext {
         }
         drop(shard);
         if next.is_some_and(|next| next <= now) {
-            lock_due(&self.table.due).put_back(index);
+            lock(&self.table.due).put_back(index);
         }
         due
     }
@@ -519,16 +520,6 @@ impl DeviceShard {
             .min()
             .filter(|deadline| *deadline < Instant::FAR_FUTURE)
     }
-}
-
-fn lock(shard: &Mutex<DeviceShard>) -> MutexGuard<'_, DeviceShard> {
-    shard
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn lock_due(due: &Mutex<DueShards>) -> MutexGuard<'_, DueShards> {
-    due.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The hash table inside uses the highest and the lowest bits; the shard uses others.

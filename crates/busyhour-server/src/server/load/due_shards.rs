@@ -2,8 +2,8 @@
 //!
 //! A million contacts may end at one instant. Nobody waits for what the server does then: a contact that has ended is none, whoever
 //! asks. But all who register meanwhile need the processor that it works on, and each of the threads that a registration goes
-//! through may wait for it. So the work has its turns: after [`TURN`] it rests for as long as it has worked, 20 ms at most, and so has some half
-//! of one processor. A few that are due together are done in one turn, without a rest.
+//! through may wait for it. So the work has its turns: after [`TURN`] it rests for as long as it has worked, at most for
+//! [`REST_MAX`], and so has some half of one processor. A few that are due together are done in one turn, without a rest.
 //!
 //! This is pure: it is given the time, and says what to do next.
 

@@ -162,19 +162,17 @@ impl Responder {
         flow: Flow,
         answer: Buffer,
     ) -> bool {
-        let is_there = self.network.mark_trusted(flow);
-        self.answer(transaction, flow, answer);
-        is_there
+        self.accept_registration(transaction, (flow, answer), None)
     }
 
     /// As [`accept`](Self::accept), for a REGISTER; `registered` has the flow that it came over and its address of record,
-    /// unless that has no contacts any more. Returns the flow whose connection is gone.
+    /// unless that has no contacts any more.
     pub(in crate::server) fn accept_registration(
         &self,
         transaction: TransactionKey,
         (flow, answer): (Flow, Buffer),
         registered: Option<(Flow, &str)>,
-    ) -> Option<Flow> {
+    ) -> bool {
         let is_there = self.network.mark_trusted(flow);
         self.transactions.answer(transaction, answer.clone());
         self.tap.see(Direction::Out, flow, &answer);
@@ -183,7 +181,7 @@ impl Responder {
             None => self.network.send(flow, answer),
         };
         self.count(flow, sent);
-        (!is_there).then_some(flow)
+        is_there
     }
 
     /// Sends the answer of a transaction and keeps it for retransmissions.

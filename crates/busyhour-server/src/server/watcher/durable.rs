@@ -149,7 +149,7 @@ impl Watcher {
     }
 
     /// Writes the row, notes that it is written, and then calls `done` with the result;
-    /// `false` if the store takes no change, or the row is another one's.
+    /// `false` if the store takes no change, or the row is given away.
     fn put_row(
         self: &Arc<Self>,
         context: &WatcherContext,
@@ -158,7 +158,7 @@ impl Watcher {
         lives_s: u32,
         done: impl FnOnce(CommitResult) + Send + 'static,
     ) -> bool {
-        if state.is_row_anothers {
+        if state.is_row_given_away {
             return false;
         }
         let known = state.row.as_ref().map(|row| row.ended.id);
@@ -181,9 +181,9 @@ impl Watcher {
         state.is_storing
     }
 
-    /// The row is written. It is another one's if the partition has gone meanwhile, and nobody's if the subscription is over.
+    /// The row is written. If it was given away meanwhile, it stays as it is; if the subscription is over, it is deleted.
     fn note_row(&self, context: &WatcherContext, state: &mut Inner, row: SubscriptionRow) {
-        match (state.is_row_anothers, state.is_over) {
+        match (state.is_row_given_away, state.is_over) {
             (true, _) => {}
             (false, true) => context.persistence.store().purge(&[row.ended]),
             (false, false) => state.row = Some(row),

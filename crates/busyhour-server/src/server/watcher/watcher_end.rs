@@ -108,9 +108,9 @@ impl Watcher {
 }
 
 impl Inner {
-    /// From now on its row is another one's, also what is still on its way to the disk.
+    /// From now on its row belongs to somebody else, also what is still on its way to the disk.
     fn give_row_away(&mut self) {
         self.row = None;
-        self.is_row_anothers = true;
+        self.is_row_given_away = true;
     }
 }

@@ -19,10 +19,10 @@
 //! in a datagram, or leaves in one, goes so. What is longer than a packet goes in several
 //! (`node_pieces`), once the other node has said that it joins them: a node of an earlier version does
 //! not, and is told over NATS. What else a message says stands behind its SIP message in few bytes
-//! (`short_message`), if the other node has said that it reads that. What belongs to connections goes over NATS, in order.
+//! (`message_trailer`), if the other node has said that it reads that. What belongs to connections goes over NATS, in order.
 
 pub(super) mod node_paths;
+mod message_trailer;
 mod node_pieces;
 mod node_seal;
 mod peer_path;
-mod short_message;

@@ -1,10 +1,10 @@
 //! The paths to other nodes, and whether they are open.
 
 use super::{
+    message_trailer::MessageTrailer,
     node_pieces::{PIECED_LEN_MAX, pieces_of},
     node_seal::{LIFE_SALT_LEN, LifeSalt, NodeSeal, SealedDatagram},
     peer_path::{PeerPath, is_fresh},
-    short_message::ShortMessage,
 };
 use crate::lock::lock;
 use crate::server::{
@@ -64,8 +64,10 @@ pub(in crate::server::cluster) struct PathCounters {
 pub(in crate::server::cluster) enum FromNode {
     /// A message for this node, as a text with what follows it.
     Text(Vec<u8>),
-    /// One that came in its short form, and its SIP message.
-    Short(NodeMessage<'static>, Buffer),
+    /// One that came with a trailer, and its SIP message.
+    WithTrailer(NodeMessage<'static>, Buffer),
+    /// One that no program of this version sends.
+    Unreadable,
     /// This node hears us again, or for the first time.
     PathIsOpen(u16),
     /// Nothing that anybody else needs to know.
@@ -104,8 +106,8 @@ impl NodePaths {
         else {
             return false;
         };
-        let is_sent = match peer.short_form(message) {
-            Some(words) => self.send_to(&peer, SHORT, [message.sip, words.bytes()]),
+        let is_sent = match peer.trailer_of(message) {
+            Some(trailer) => self.send_to(&peer, WITH_TRAILER, [message.sip, trailer.bytes()]),
             None => self.send_text(&peer, &message.bytes()),
         };
         if is_sent {
@@ -162,20 +164,19 @@ impl NodePaths {
         let now = at.as_nanos();
         peer.heard.store(now, Ordering::Relaxed);
         match kind {
-            SHORT => match ShortMessage::read(peer.member.node.0, &bytes) {
+            WITH_TRAILER => match MessageTrailer::read(peer.member.node.0, &bytes) {
                 Some((message, sip_len)) => {
                     bytes.truncate(sip_len);
-                    FromNode::Short(message, bytes.freeze())
+                    FromNode::WithTrailer(message, bytes.freeze())
                 }
-                // It counts as unreadable.
-                None => FromNode::Text(Vec::new()),
+                None => FromNode::Unreadable,
             },
             TEXT => FromNode::Text(bytes.to_vec()),
             PIECE => self.join(&peer, &bytes),
             READS => {
                 peer.joins_pieces.store(true, Ordering::Relaxed);
-                peer.reads_short
-                    .store(bytes.starts_with(SHORT_TOO), Ordering::Relaxed);
+                peer.reads_trailers
+                    .store(bytes.starts_with(TRAILERS_TOO), Ordering::Relaxed);
                 FromNode::Nothing
             }
             PROBE if *bytes == *HEARD => {
@@ -211,7 +212,7 @@ impl NodePaths {
             self.send_to(peer, PROBE, [heard, &[]]);
             // It remembers it for as long as it knows this life of ours, unless this was lost.
             if announces || !peer.is_open(now) {
-                self.send_to(peer, READS, [SHORT_TOO, &[]]);
+                self.send_to(peer, READS, [TRAILERS_TOO, &[]]);
             }
             self.counters
                 .pieces_lost
@@ -251,11 +252,11 @@ impl NodePaths {
             salt: *salt,
             address,
             seal,
+            known_at: now,
             numbers: Mutex::default(),
             pieces: Mutex::default(),
             joins_pieces: AtomicBool::new(false),
-            known_at: now,
-            reads_short: AtomicBool::new(false),
+            reads_trailers: AtomicBool::new(false),
             heard: AtomicU64::new(0),
             hears_us: AtomicU64::new(0),
         };
@@ -316,9 +317,9 @@ const ADDRESS: u8 = 2;
 const PIECE: u8 = 3;
 /// What the sender reads beside texts: pieces of them, and what else it says here.
 const READS: u8 = 4;
-const SHORT_TOO: &[u8] = b"s";
-/// A message in its short form.
-const SHORT: u8 = 5;
+const TRAILERS_TOO: &[u8] = b"s";
+/// A SIP message with a trailer.
+const WITH_TRAILER: u8 = 5;
 const HEARD: &[u8] = b"+";
 const NOT_HEARD: &[u8] = b"-";
 
@@ -381,10 +382,10 @@ mod tests {
         vec![b'x'; len - message(b"").bytes().len()]
     }
 
-    /// As it comes in its short form.
-    fn short(buffers: &BufferPool, sip: &[u8]) -> FromNode {
+    /// As it comes with a trailer.
+    fn with_trailer(buffers: &BufferPool, sip: &[u8]) -> FromNode {
         let sip = buffers.copy_from(sip).expect("room");
-        FromNode::Short(
+        FromNode::WithTrailer(
             NodeMessage {
                 sip: &[],
                 ..message(b"")
@@ -434,7 +435,7 @@ mod tests {
         let sent = one.sent();
         assert_eq!(
             other.paths.receive(&sent[0]),
-            short(runtime.buffers(), b"hello")
+            with_trailer(runtime.buffers(), b"hello")
         );
         assert_eq!(
             other.paths.receive(&sent[0]),
@@ -497,14 +498,14 @@ mod tests {
         }
         let peer = one.paths.peer(2).expect("it is known");
         peer.joins_pieces.store(false, Ordering::Relaxed);
-        peer.reads_short.store(false, Ordering::Relaxed);
+        peer.reads_trailers.store(false, Ordering::Relaxed);
         assert!(one.paths.send(2, &message(&of_len(MESSAGE_LEN_MAX))));
         assert!(!one.paths.send(2, &message(&of_len(MESSAGE_LEN_MAX + 1))));
     }
 
     /// A program of an earlier version says that it joins pieces, and nothing else.
     #[test]
-    fn who_has_not_said_that_it_reads_short_messages_is_sent_texts() {
+    fn who_has_not_said_that_it_reads_trailers_is_sent_texts() {
         let runtime = Runtime::simulated(1);
         let [one, other] = two(&runtime);
         for _ in 0..2 {
@@ -521,9 +522,9 @@ mod tests {
         assert_eq!(heard, FromNode::Text(message(b"hello").bytes()));
     }
 
-    /// With its short form the longest one is as long as a datagram may be, and a longer one goes in pieces.
+    /// With its trailer the longest one is as long as a datagram may be, and a longer one goes in pieces.
     #[test]
-    fn a_short_message_fits_into_a_packet() {
+    fn a_message_with_its_trailer_fits_into_a_packet() {
         let runtime = Runtime::simulated(1);
         let [one, other] = two(&runtime);
         for _ in 0..2 {
@@ -532,8 +533,8 @@ mod tests {
             exchange(&one, &other);
             pass(&runtime, PROBE_PAUSE);
         }
-        let words = ShortMessage::of(&message(b"")).expect("a datagram");
-        let room = MESSAGE_LEN_MAX - words.bytes().len();
+        let trailer = MessageTrailer::of(&message(b"")).expect("a datagram");
+        let room = MESSAGE_LEN_MAX - trailer.bytes().len();
         for (len, datagrams) in [(room, 1), (room + 1, 2)] {
             let sip = vec![b'x'; len];
             assert!(one.paths.send(2, &message(&sip)));
@@ -543,7 +544,7 @@ mod tests {
             let heard = sent.iter().map(|datagram| other.paths.receive(datagram));
             let heard = heard.last().expect("the last one");
             match datagrams {
-                1 => assert_eq!(heard, short(runtime.buffers(), &sip)),
+                1 => assert_eq!(heard, with_trailer(runtime.buffers(), &sip)),
                 _ => assert_eq!(heard, FromNode::Text(message(&sip).bytes())),
             }
         }
@@ -680,6 +681,6 @@ mod tests {
         assert!(one.paths.send(2, &message(b"hello")));
         let message = one.sent().pop().expect("it was sent");
         let heard = again.paths.receive(&message);
-        assert_eq!(heard, short(runtime.buffers(), b"hello"));
+        assert_eq!(heard, with_trailer(runtime.buffers(), b"hello"));
     }
 }

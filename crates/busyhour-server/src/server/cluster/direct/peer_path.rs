@@ -1,10 +1,10 @@
 //! The path to one life of another node.
 
 use super::{
+    message_trailer::MessageTrailer,
     node_paths::MESSAGE_LEN_MAX,
     node_pieces::NodePieces,
     node_seal::{LifeSalt, NodeSeal},
-    short_message::ShortMessage,
 };
 use crate::server::cluster::{node_message::NodeMessage, numbers::number_window::NumberWindow};
 use busyhour::clock::Instant;
@@ -23,16 +23,16 @@ pub(super) struct PeerPath {
     pub(super) member: Member,
     pub(super) salt: LifeSalt,
     pub(super) address: SocketAddr,
+    /// When it announced itself.
+    pub(super) known_at: Instant,
     pub(super) seal: NodeSeal,
     pub(super) numbers: Mutex<NumberWindow>,
     /// What of its long messages has come.
     pub(super) pieces: Mutex<NodePieces>,
     /// Its program joins pieces; one of an earlier version does not.
     pub(super) joins_pieces: AtomicBool,
-    /// When it announced itself.
-    pub(super) known_at: Instant,
-    /// It reads short messages.
-    pub(super) reads_short: AtomicBool,
+    /// It reads trailers behind SIP messages; one of an earlier version does not.
+    pub(super) reads_trailers: AtomicBool,
     /// When we heard it last.
     pub(super) heard: AtomicU64,
     /// When it last said that it hears us.
@@ -51,12 +51,12 @@ impl PeerPath {
         is_fresh(&self.hears_us, now)
     }
 
-    /// What a message says in few bytes, if this node reads that and one datagram has room for it.
-    pub(super) fn short_form(&self, message: &NodeMessage<'_>) -> Option<ShortMessage> {
-        let reads_it = self.reads_short.load(Ordering::Relaxed);
-        let words = reads_it.then(|| ShortMessage::of(message))??;
-        let len = message.sip.len() + words.bytes().len();
-        (len <= MESSAGE_LEN_MAX).then_some(words)
+    /// What stands behind the SIP message of a message, if this node reads that and one datagram has room for it.
+    pub(super) fn trailer_of(&self, message: &NodeMessage<'_>) -> Option<MessageTrailer> {
+        let reads_it = self.reads_trailers.load(Ordering::Relaxed);
+        let trailer = reads_it.then(|| MessageTrailer::of(message))??;
+        let len = message.sip.len() + trailer.bytes().len();
+        (len <= MESSAGE_LEN_MAX).then_some(trailer)
     }
 }
 

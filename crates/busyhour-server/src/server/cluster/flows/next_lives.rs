@@ -38,8 +38,8 @@ impl NodeLink {
     }
 
     /// Whether messages may come through to a node: it lives by the last view, or was heard since that was read. What was
-    /// heard may be late and from a life that is over; then what is told until the next view is read goes to nobody, as if the node had
-    /// died that much later.
+    /// heard may be late and from a life that is over; then what is told until the next view is read goes to nobody, as if
+    /// the node had died that much later.
     pub(in crate::server::cluster) fn may_hear(&self, node: u16) -> bool {
         self.is_live(node) || self.next_lives.has(node)
     }

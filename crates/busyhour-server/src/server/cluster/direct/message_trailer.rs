@@ -1,4 +1,4 @@
-//! What a message to another node says, in few bytes, as it goes in a datagram.
+//! What a node says of a SIP message that it hands to another one, in few bytes behind that message, as it goes in a datagram.
 //!
 //! ```text
 //! SIP message │ verb (1) │ node of the flow (2) │ number (8) │ seconds (8) │ partition + 1 (2) │ local │ remote │ length (1)
@@ -15,12 +15,12 @@ use busyhour_sip::Flow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// What stands behind the SIP message.
-pub(super) struct ShortMessage {
+pub(super) struct MessageTrailer {
     bytes: [u8; LEN_MAX],
     len: usize,
 }
 
-impl ShortMessage {
+impl MessageTrailer {
     /// `None` for what is about a connection: that does not go in datagrams.
     pub(super) fn of(message: &NodeMessage<'_>) -> Option<Self> {
         let flow = message.flow;
@@ -28,20 +28,20 @@ impl ShortMessage {
             return None;
         }
         let partition = message.registered.map_or(0, |it| 1 + u16::from(it.0));
-        let mut words = Self {
+        let mut trailer = Self {
             bytes: [0; LEN_MAX],
             len: 0,
         };
-        words.put(&[message.what as u8]);
-        words.put(&flow.node.to_be_bytes());
-        words.put(&message.number.to_be_bytes());
-        words.put(&message.within_s.to_be_bytes());
-        words.put(&partition.to_be_bytes());
-        words.put_address(flow.local);
-        words.put_address(flow.remote);
-        let len = words.len as u8;
-        words.put(&[len]);
-        Some(words)
+        trailer.put(&[message.what as u8]);
+        trailer.put(&flow.node.to_be_bytes());
+        trailer.put(&message.number.to_be_bytes());
+        trailer.put(&message.within_s.to_be_bytes());
+        trailer.put(&partition.to_be_bytes());
+        trailer.put_address(flow.local);
+        trailer.put_address(flow.remote);
+        let len = trailer.len as u8;
+        trailer.put(&[len]);
+        Some(trailer)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -53,16 +53,16 @@ impl ShortMessage {
     pub(super) fn read(from: u16, opened: &[u8]) -> Option<(NodeMessage<'static>, usize)> {
         let (len, rest) = opened.split_last()?;
         let sip_len = rest.len().checked_sub(usize::from(*len))?;
-        let mut words = Words(&rest[sip_len..]);
-        let what = *NodeVerb::ALL.get(usize::from(words.take::<1>()?[0]))?;
-        let node = u16::from_be_bytes(words.take()?);
-        let number = u64::from_be_bytes(words.take()?);
-        let within_s = u64::from_be_bytes(words.take()?);
-        let registered = match u16::from_be_bytes(words.take()?) {
+        let mut reader = TrailerReader(&rest[sip_len..]);
+        let what = *NodeVerb::ALL.get(usize::from(reader.take::<1>()?[0]))?;
+        let node = u16::from_be_bytes(reader.take()?);
+        let number = u64::from_be_bytes(reader.take()?);
+        let within_s = u64::from_be_bytes(reader.take()?);
+        let registered = match u16::from_be_bytes(reader.take()?) {
             0 => None,
             partition => Some(Partition(u8::try_from(partition - 1).ok()?)),
         };
-        let (local, remote) = (words.address()?, words.address()?);
+        let (local, remote) = (reader.address()?, reader.address()?);
         let flow = Flow {
             node,
             ..Flow::udp(local, remote)
@@ -73,7 +73,7 @@ impl ShortMessage {
             registered,
             ..NodeMessage::new(what, from, flow)
         };
-        words.0.is_empty().then_some((message, sip_len))
+        reader.0.is_empty().then_some((message, sip_len))
     }
 
     fn put(&mut self, bytes: &[u8]) {
@@ -100,9 +100,9 @@ impl ShortMessage {
 }
 
 /// What is still to be read.
-struct Words<'b>(&'b [u8]);
+struct TrailerReader<'b>(&'b [u8]);
 
-impl Words<'_> {
+impl TrailerReader<'_> {
     fn take<const LEN: usize>(&mut self) -> Option<[u8; LEN]> {
         let (first, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_short_message_is_read_as_it_was_written() {
+    fn every_trailer_is_read_as_it_was_written() {
         for flow in flows() {
             for what in NodeVerb::ALL {
                 for registered in [None, Some(Partition(0)), Some(Partition(255))] {
@@ -158,11 +158,11 @@ mod tests {
                         ..NodeMessage::new(what, 2, flow).numbered(u64::MAX - 7)
                     };
                     let message = message.registering(registered);
-                    let words = ShortMessage::of(&message).expect("no connection");
-                    assert!(words.bytes().len() <= LEN_MAX);
+                    let trailer = MessageTrailer::of(&message).expect("no connection");
+                    assert!(trailer.bytes().len() <= LEN_MAX);
                     for sip in [&b""[..], b"BYE sip:a SIP/2.0\r\n\0\xff"] {
-                        let written = [sip, words.bytes()].concat();
-                        let read = ShortMessage::read(2, &written);
+                        let written = [sip, trailer.bytes()].concat();
+                        let read = MessageTrailer::read(2, &written);
                         assert_eq!(read, Some((message, sip.len())));
                     }
                 }
@@ -170,8 +170,23 @@ mod tests {
         }
     }
 
+    /// Nodes of other versions read and write the same.
     #[test]
-    fn what_is_about_a_connection_has_no_short_form() {
+    fn a_trailer_is_written_as_it_ever_was() {
+        let [flow, _] = flows();
+        let message = NodeMessage::new(NodeVerb::Send, 2, flow).numbered(9);
+        let trailer = MessageTrailer::of(&message.registering(Some(Partition(7))));
+        let mut expected = vec![
+            2, 0, 3, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8,
+        ];
+        expected.extend([4, 192, 0, 2, 1, 0x13, 0xc4, 4, 192, 0, 2, 7, 0x9c, 0x40, 35]);
+        assert_eq!(trailer.expect("no connection").bytes(), expected);
+        let numbers = NodeVerb::ALL.map(|it| it as usize);
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn what_is_about_a_connection_has_no_trailer() {
         let [flow, _] = flows();
         for flow in [
             Flow {
@@ -184,7 +199,7 @@ mod tests {
             },
         ] {
             let message = NodeMessage::new(NodeVerb::Send, 2, flow);
-            assert!(ShortMessage::of(&message).is_none());
+            assert!(MessageTrailer::of(&message).is_none());
         }
     }
 
@@ -198,29 +213,29 @@ mod tests {
         ) {
             let flow = flows()[usize::from(is_v6)];
             let message = NodeMessage::new(NodeVerb::Send, 2, flow).registering(Some(Partition(7)));
-            let words = ShortMessage::of(&message).expect("no connection");
-            let mut bytes = [&sip[..], words.bytes()].concat();
+            let trailer = MessageTrailer::of(&message).expect("no connection");
+            let mut bytes = [&sip[..], trailer.bytes()].concat();
             for (place, byte) in changes {
                 let place = place.index(bytes.len());
                 bytes[place] = byte;
             }
-            if let Some((message, sip_len)) = ShortMessage::read(2, &bytes) {
-                let words = ShortMessage::of(&message).expect("no connection");
-                prop_assert_eq!(words.bytes(), &bytes[sip_len..]);
+            if let Some((message, sip_len)) = MessageTrailer::read(2, &bytes) {
+                let trailer = MessageTrailer::of(&message).expect("no connection");
+                prop_assert_eq!(trailer.bytes(), &bytes[sip_len..]);
             }
         }
     }
 
     #[test]
-    fn a_changed_word_is_another_message_or_none() {
+    fn a_changed_byte_is_another_message_or_none() {
         let [flow, _] = flows();
         let message = NodeMessage::new(NodeVerb::Handle, 2, flow).numbered(9);
-        let words = ShortMessage::of(&message).expect("no connection");
+        let trailer = MessageTrailer::of(&message).expect("no connection");
         let known = Some((message, 0));
-        for place in 0..words.bytes().len() {
-            let mut bytes = words.bytes().to_vec();
+        for place in 0..trailer.bytes().len() {
+            let mut bytes = trailer.bytes().to_vec();
             bytes[place] ^= 0x81;
-            assert_ne!(ShortMessage::read(2, &bytes), known, "byte {place}");
+            assert_ne!(MessageTrailer::read(2, &bytes), known, "byte {place}");
         }
     }
 }
