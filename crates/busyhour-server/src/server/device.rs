@@ -524,9 +524,8 @@ impl Device {
             Answer::Sip(transaction, flow, answer) => {
                 let responder = &context.responder;
                 let way = device_request.way().filter(|_| !state.bindings.is_empty());
-                let registered = way.map(|(from, _)| (from, &*self.aor));
-                let is_there =
-                    responder.accept_registration(transaction, (flow, answer), registered);
+                let from = way.map(|(from, _)| (from, &*self.aor));
+                let is_there = responder.accept_registration(transaction, (flow, answer), from);
                 lost = (!is_there).then_some(flow);
                 if draft.keeps_flow {
                     responder.network().expect_keepalives(flow, SILENCE_MAX);
