@@ -119,8 +119,10 @@ fn the_devices_of_one_source_are_limited() {
         phone.ask(&register).starts_with("SIP/2.0 200 ")
     };
     let served = (1..=SHARE + 10).filter(|number| registered(*number));
-    assert_eq!(served.count(), SHARE as usize);
-    assert_eq!(server.stat("/traffic/refused_share"), 10);
+    let (served, bound) = (served.count() as u64, u64::from(SHARE));
+    // One in 260 sources shares both its cells with one of so many accounts, and has one less for each.
+    assert!((bound - 2..=bound).contains(&served), "{served}");
+    assert_eq!(server.stat("/traffic/refused_share"), bound + 10 - served);
     bystander::is_served(&server, 3, "user1999");
 }
 

@@ -37,7 +37,7 @@ fn the_devices_of_all_accounts_of_a_domain_are_limited() {
     let accounts: String = (0..SHARE + EXCESS).map(account).collect();
     let limits = "[limits]\ndevices = 3000\ndomain_percent = 10\n";
     let server = place.server(&format!("{limits}{ACCOUNTS}{DOMAINS}{accounts}"));
-    let mut refused = 0;
+    let mut refused = 0_u64;
     // From several sources, none of which has more than its share.
     for source in 0..4_u32 {
         let mut phone = Phone::new(&server, 10 + source as u8, "greedy");
@@ -65,10 +65,13 @@ fn the_devices_of_all_accounts_of_a_domain_are_limited() {
         }
     }
     let registered = server.stat("/registrar/device_count");
-    assert_eq!(
-        (refused, registered),
-        (EXCESS, u64::from(SHARE)),
-        "{}",
+    let all = u64::from(SHARE) + u64::from(EXCESS);
+    assert_eq!(refused + registered, all, "{}", server.stats());
+    // One in 260 domains shares both its cells with one of so many accounts, and has one less for each.
+    let bound = u64::from(SHARE);
+    assert!(
+        (bound - 2..=bound).contains(&registered),
+        "{registered}: {}",
         server.stats()
     );
     bystander::is_served(&server, 3, "user2");
