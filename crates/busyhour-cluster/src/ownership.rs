@@ -9,6 +9,11 @@ use crate::{Failure, Grant, Member, NodeNumber, Partition, View};
 /// asks is over, [`Failure::Away`] when there is no answer, and then it is unknown whether it was
 /// done.
 pub trait Ownership: Send {
+    /// Whether a method may block. Where none does, as in a simulation, a node needs no threads of its own to ask.
+    fn blocks(&self) -> bool {
+        true
+    }
+
     /// Renews a member's lease and reads everything.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ pub const NEVER: u64 = u64::MAX;
 pub const REALM: &str = "example.com";
 pub const PASSWORD: &str = "secret";
 /// A client gives up after 64 × T1; after this time no copy of its request
-/// exists any more.
+/// to one server exists any more.
 pub const DEAD_AFTER: u64 = 32 * SECOND + DELAY_MAX + STALL_MAX;
 /// The longest delay of a datagram.
 pub const DELAY_MAX: u64 = 3 * SECOND;
@@ -25,6 +25,8 @@ pub struct Context<'w> {
     pub sent: &'w mut Vec<Vec<u8>>,
     /// The faults have ended: nothing new is begun.
     pub is_quiet: bool,
+    /// After this time no copy of a request exists any more.
+    pub dead_after: u64,
 }
 
 /// A request that is retransmitted until it is answered or given up.

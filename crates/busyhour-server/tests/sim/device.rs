@@ -2,7 +2,7 @@
 //! acknowledged.
 
 use crate::{
-    client::{Context, Credentials, DEAD_AFTER, NEVER, REALM, SECOND, Transaction},
+    client::{Context, Credentials, NEVER, REALM, SECOND, Transaction},
     knowledge::Knowledge,
 };
 use busyhour_sip::{Contacts, HeaderName, Message};
@@ -17,6 +17,8 @@ pub struct Device {
     cseq: u32,
     pending: Option<Pending>,
     next_at: u64,
+    /// It asks for nothing for so long at most.
+    rest_max: u64,
     /// Its last request has been answered.
     is_done: bool,
 }
@@ -48,8 +50,14 @@ impl Device {
             cseq: 0,
             pending: None,
             next_at: context.now + context.random.within(0, 10 * SECOND),
+            rest_max: 40 * SECOND,
             is_done: false,
         }
+    }
+
+    pub fn resting_briefly(mut self) -> Self {
+        self.rest_max = 8 * SECOND;
+        self
     }
 
     pub fn next_wake(&self) -> u64 {
@@ -80,7 +88,7 @@ impl Device {
                 self.pending = None;
                 // Until no copy of the request exists any more, its effect is
                 // unknown.
-                self.next_at = context.now + DEAD_AFTER - 32 * SECOND;
+                self.next_at = context.now + context.dead_after - 32 * SECOND;
             }
             Some(pending) => pending.transaction.resend(context),
             None if context.now >= self.next_at => {
@@ -138,7 +146,7 @@ impl Device {
     /// The contact that a presence document identifies by its priority.
     pub fn contact_of(&self, priority: &str) -> String {
         let [main, other] = self.contacts();
-        match priority {
+        match priority.trim_end_matches('0') {
             MAIN => main,
             OTHER => other,
             unknown => panic!("{} has no contact of priority {unknown}", self.user),
@@ -154,7 +162,7 @@ impl Device {
     }
 
     fn send(&mut self, wish: ContactRequest, context: &mut Context<'_>) {
-        self.expect(&wish, context.now);
+        self.expect(&wish, context);
         self.cseq += 1;
         let branch = format!("z9hG4bK{}.{}", self.user, self.cseq);
         let request = self.request(&wish, &branch);
@@ -162,7 +170,8 @@ impl Device {
         self.pending = Some(Pending { wish, transaction });
     }
 
-    fn expect(&mut self, wish: &ContactRequest, now: u64) {
+    fn expect(&mut self, wish: &ContactRequest, context: &Context<'_>) {
+        let (now, dead_after) = (context.now, context.dead_after);
         let knowledge = &mut self.knowledge;
         match wish {
             ContactRequest::Bind {
@@ -170,7 +179,7 @@ impl Device {
                 expires_s,
             } => contacts
                 .iter()
-                .for_each(|c| knowledge.may_bind(c, now, expires_s * SECOND, DEAD_AFTER)),
+                .for_each(|c| knowledge.may_bind(c, now, expires_s * SECOND, dead_after)),
             ContactRequest::Remove(contact) => knowledge.may_remove(contact),
             ContactRequest::RemoveAll => knowledge.may_remove_all(),
             ContactRequest::Ask => {}
@@ -236,7 +245,7 @@ impl Device {
         self.is_done = context.is_quiet;
         self.next_at = match context.is_quiet {
             true => NEVER,
-            false => context.now + context.random.within(0, 40 * SECOND),
+            false => context.now + context.random.within(0, self.rest_max),
         };
     }
 }

@@ -21,6 +21,7 @@
 
 mod calls;
 mod client;
+mod cluster;
 mod device;
 mod knowledge;
 mod life;

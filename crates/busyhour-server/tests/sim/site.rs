@@ -2,7 +2,7 @@
 //! to it. Who is at the other end of the network is the business of a world.
 
 use crate::{
-    client::{Context, NEVER, SECOND, address},
+    client::{Context, DEAD_AFTER, NEVER, SECOND, address},
     device::listed,
     life::{Life, Machine},
     network::{Faults, Network, Packet},
@@ -104,6 +104,7 @@ impl Site {
             random: &mut self.random,
             sent: &mut sent,
             is_quiet: self.is_quiet,
+            dead_after: DEAD_AFTER,
         };
         let result = act(&mut context);
         for bytes in sent {
@@ -247,7 +248,7 @@ fn disk_behaviour(random: &mut Random) -> DiskBehaviour {
     }
 }
 
-fn summary(from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> String {
+pub fn summary(from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line = |name: &str| text.lines().find(|line| line.starts_with(name));
     let first = text.lines().next().unwrap_or_default();
@@ -260,7 +261,7 @@ fn summary(from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> String {
 }
 
 /// One step of FNV-1a, with a word instead of a byte.
-fn mix(hash: u64, value: u64) -> u64 {
+pub fn mix(hash: u64, value: u64) -> u64 {
     (hash ^ value).wrapping_mul(0x0000_0100_0000_01b3)
 }
 

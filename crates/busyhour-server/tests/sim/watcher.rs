@@ -91,6 +91,12 @@ impl Watcher {
         self
     }
 
+    /// Unless it is patient.
+    pub fn refreshing_often(mut self) -> Self {
+        self.expires_s = [10, 60];
+        self
+    }
+
     pub fn document(&self) -> &str {
         &self.document
     }

@@ -60,7 +60,7 @@ impl World {
         let random = &mut self.site.random;
         let end = last_question + random.within(20 * SECOND, 200 * SECOND);
         self.run_until(end);
-        self.check_beliefs();
+        check_beliefs(&self.devices, &self.watchers, self.site.now);
         self.devices.iter_mut().for_each(Device::stop);
         self.watchers.iter_mut().for_each(Watcher::stop);
         // A subscription without refreshes ends after at most 120 s, its
@@ -174,33 +174,34 @@ impl World {
                 .act(to, |context| watcher.receive(&message, context));
         }
     }
+}
 
-    fn check_beliefs(&self) {
-        for device in &self.devices {
-            assert!(
-                device.is_done(),
-                "{} got no answer to its last request",
-                device.user
-            );
-        }
-        for watcher in &self.watchers {
-            let device = &self.devices[watcher.device];
-            let agreement = match watcher.belief() {
-                Belief::Priorities(told) => {
-                    let contacts: Vec<_> = told.iter().map(|q| device.contact_of(q)).collect();
-                    device.knowledge.agrees(&contacts, self.site.now, MARGIN)
-                }
-                Belief::Count(count) => {
-                    let (least, most) = device.knowledge.count(self.site.now, MARGIN);
-                    let fits = (least..=most).contains(count);
-                    fits.then_some(())
-                        .ok_or(format!("{count} of {least}..{most}"))
-                }
-                Belief::Nothing => Err("it was told nothing".to_owned()),
-            };
-            if let Err(error) = agreement {
-                panic!("a watcher of {} has a wrong state: {error}", device.user);
+/// Every device had an answer to its last request, and every watcher has the right state.
+pub fn check_beliefs(devices: &[Device], watchers: &[Watcher], now: u64) {
+    for device in devices {
+        assert!(
+            device.is_done(),
+            "{} got no answer to its last request",
+            device.user
+        );
+    }
+    for watcher in watchers {
+        let device = &devices[watcher.device];
+        let agreement = match watcher.belief() {
+            Belief::Priorities(told) => {
+                let contacts: Vec<_> = told.iter().map(|q| device.contact_of(q)).collect();
+                device.knowledge.agrees(&contacts, now, MARGIN)
             }
+            Belief::Count(count) => {
+                let (least, most) = device.knowledge.count(now, MARGIN);
+                let fits = (least..=most).contains(count);
+                fits.then_some(())
+                    .ok_or(format!("{count} of {least}..{most}"))
+            }
+            Belief::Nothing => Err("it was told nothing".to_owned()),
+        };
+        if let Err(error) = agreement {
+            panic!("a watcher of {} has a wrong state: {error}", device.user);
         }
     }
 }

@@ -58,7 +58,7 @@ pub(in crate::cli) fn join(
     Ok(Some(ClusterMembership {
         member,
         timing,
-        asked_at,
+        since_asked: Box::new(move || asked_at.elapsed()),
         ownership: Box::new(ownership),
         broker: Arc::new(broker),
         secret: Sha256::digest(format!("datagrams of {secret}")).into(),

@@ -1,6 +1,6 @@
 use crate::server::Network;
 use busyhour_cluster::{Broker, Member, Ownership, Timing};
-use std::{fmt, net::SocketAddr, sync::Arc, time::Instant};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 /// The life of a node that has joined a cluster, and what it goes on with.
 pub struct ClusterMembership {
@@ -8,8 +8,8 @@ pub struct ClusterMembership {
     pub member: Member,
     /// How long leases last.
     pub timing: Timing,
-    /// From before it asked to join.
-    pub asked_at: Instant,
+    /// How long ago it asked to join.
+    pub since_asked: Box<dyn Fn() -> Duration + Send>,
     /// Where leases and owners are kept.
     pub ownership: Box<dyn Ownership>,
     /// What carries messages between nodes.

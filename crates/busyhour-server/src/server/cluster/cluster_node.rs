@@ -9,7 +9,7 @@ use super::{
     },
     live_states::LiveStates,
     node_link::NodeLink,
-    node_thread::NodeThread,
+    node_thread::{NodeThread, node_turns::NodeTurns},
     partition_routes::{PartitionOwner, PartitionRoutes},
     partitions::partition_inbox::PartitionInbox,
     view::{AddressOwner, ClusterNodeView, ClusterStats, LastView},
@@ -32,6 +32,8 @@ pub(in crate::server) struct ClusterNode {
     last_view: Arc<LastView>,
     pub(super) inbox: Arc<NodeInbox>,
     pub(super) partitions: Arc<PartitionInbox>,
+    /// Instead of threads, where the database answers at once.
+    pub(super) turns: Option<Arc<NodeTurns>>,
 }
 
 impl ClusterNode {
@@ -80,7 +82,7 @@ impl ClusterNode {
             membership.broker.clone(),
             &membership.subjects,
         ));
-        let node = Self {
+        let mut node = Self {
             routes: routes.clone(),
             link: link.clone(),
             live: live.clone(),
@@ -90,16 +92,21 @@ impl ClusterNode {
             last_view: last_view.clone(),
             inbox: inbox.clone(),
             partitions: partitions.clone(),
+            turns: None,
         };
+        let has_thread = membership.ownership.blocks();
         let thread = NodeThread::new(
             membership,
             (clock, routes, link, live, last_view),
-            inbox,
+            inbox.clone(),
             partitions,
         );
-        thread::Builder::new()
-            .name("bh-cluster".into())
-            .spawn(move || thread.run())?;
+        if has_thread {
+            let builder = thread::Builder::new().name("bh-cluster".into());
+            builder.spawn(move || thread.run())?;
+        } else {
+            node.turns = Some(NodeTurns::begin(runtime, &inbox, thread));
+        }
         Ok(node)
     }
 

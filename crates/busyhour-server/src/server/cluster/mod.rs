@@ -2,7 +2,8 @@
 //! (`busyhour-cluster` has the protocol and why it is right). A server alone has none of this.
 //!
 //! Two threads: `bh-cluster` asks the database for the node, beat by beat, and `bh-partitions`
-//! reads what partitions have, so that a long read delays no beat. Who handles a message looks
+//! reads what partitions have, so that a long read delays no beat. In a simulation the database answers
+//! at once, and what they do is done by tasks (`node_thread/node_turns.rs`). Who handles a message looks
 //! at [`PartitionRoutes`](partition_routes::PartitionRoutes) only, which is a table of atomics.
 //!
 //! **Why nothing is lost when a partition moves.** A change counts itself under way before it

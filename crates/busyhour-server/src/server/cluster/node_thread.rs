@@ -1,5 +1,7 @@
-//! The thread that asks the database for the node. It blocks while the database answers, so
-//! nothing else is done on it.
+//! What asks the database for the node. It blocks while the database answers, so it is a thread, on which nothing else is
+//! done; where the database answers at once, as in a simulation, tasks take its turns (`node_turns`).
+
+pub(super) mod node_turns;
 
 use super::{
     ClusterMembership,
@@ -57,8 +59,7 @@ impl NodeThread {
         partitions: Arc<PartitionInbox>,
     ) -> Self {
         let now = clock.now();
-        let since_asked =
-            u64::try_from(membership.asked_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let since_asked = u64::try_from((membership.since_asked)().as_nanos()).unwrap_or(u64::MAX);
         let asked_at = Instant::from_nanos(now.as_nanos().saturating_sub(since_asked));
         Self {
             node: Node::new(membership.member, membership.timing, asked_at),
@@ -81,31 +82,46 @@ impl NodeThread {
 
     /// Until this life is over, or the server is gone.
     pub(super) fn run(mut self) {
-        while !self.has_ended {
-            let now = self.clock.now();
-            let rest = self.node.next_due().map_or(IDLE, |due| due - now);
-            let (events, wishes) = self.inbox.take(rest);
-            if events.contains(&NodeEvent::Gone) {
+        while self.turn(self.rest()) {}
+    }
+
+    /// Until when nothing is due, unless something comes.
+    pub(super) fn rest(&self) -> Duration {
+        let now = self.clock.now();
+        self.node.next_due().map_or(IDLE, |due| due - now)
+    }
+
+    /// Does what has come within this time and what is due. `false` if it was the last turn.
+    pub(super) fn turn(&mut self, rest: Duration) -> bool {
+        let (events, wishes) = self.inbox.take(rest);
+        let is_gone = events.contains(&NodeEvent::Gone);
+        if !is_gone {
+            self.work(events, wishes);
+        }
+        let is_last = is_gone || self.has_ended;
+        if is_last {
+            self.inbox.close();
+            self.routes.clear();
+            self.last_view.end();
+        }
+        !is_last
+    }
+
+    fn work(&mut self, events: Vec<NodeEvent>, wishes: Vec<OperatorWish>) {
+        let mut actions = Vec::new();
+        for event in events {
+            actions.extend(self.take(event));
+        }
+        self.follow(actions);
+        for wish in wishes {
+            // Who waits for the others is told when they are dropped.
+            if self.has_ended {
                 break;
             }
-            let mut actions = Vec::new();
-            for event in events {
-                actions.extend(self.take(event));
-            }
-            self.follow(actions);
-            for wish in wishes {
-                // Who waits for the others is told when they are dropped.
-                if self.has_ended {
-                    break;
-                }
-                self.grant(wish);
-                // Each is a transaction of its own, and the lease goes on meanwhile.
-                self.follow(Vec::new());
-            }
+            self.grant(wish);
+            // Each is a transaction of its own, and the lease goes on meanwhile.
+            self.follow(Vec::new());
         }
-        self.inbox.close();
-        self.routes.clear();
-        self.last_view.end();
     }
 
     fn take(&mut self, event: NodeEvent) -> Vec<Action> {
@@ -381,7 +397,7 @@ mod tests {
         let membership = ClusterMembership {
             member,
             timing: Timing::default(),
-            asked_at: std::time::Instant::now(),
+            since_asked: Box::new(|| Duration::ZERO),
             ownership: Box::new(OverDatabase {
                 asked: asked.clone(),
             }),

@@ -185,7 +185,7 @@ impl NodeOne {
             member: member(1, 1),
             // Only the test says when there is a beat.
             timing: Timing::of_lease(Duration::from_secs(100_000)),
-            asked_at: std::time::Instant::now(),
+            since_asked: Box::new(|| Duration::ZERO),
             ownership: Box::new(ToldDatabase {
                 asked: ask,
                 views: answers,

@@ -7,7 +7,7 @@ use busyhour_store::Refused;
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
-    sync::{Condvar, Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
 
@@ -31,6 +31,8 @@ pub(in crate::server::cluster) enum NodeEvent {
 pub(in crate::server::cluster) struct NodeInbox {
     waiting: Mutex<WaitingNodeEvents>,
     arrived: Condvar,
+    /// Called with each of them, where no thread waits.
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -61,7 +63,7 @@ impl NodeInbox {
             }
         }
         drop(waiting);
-        self.arrived.notify_one();
+        self.wake();
     }
 
     /// Wakes the thread, too.
@@ -79,8 +81,14 @@ impl NodeInbox {
         }
         waiting.wishes.push(wish);
         drop(waiting);
-        self.arrived.notify_one();
+        self.wake();
         Ok(())
+    }
+
+    /// No thread waits, and this is called when something has come.
+    pub(in crate::server::cluster) fn wake_with(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        // It is set once, before anything comes.
+        let _ = self.wake.set(wake);
     }
 
     /// All that waits; nothing if nothing came within `rest`.
@@ -103,6 +111,13 @@ impl NodeInbox {
         // They call back, under no lock.
         drop(waiting);
         drop(unheard);
+    }
+
+    fn wake(&self) {
+        self.arrived.notify_one();
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingNodeEvents> {

@@ -6,7 +6,7 @@ use busyhour_sip::Flow;
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     mem,
-    sync::{Condvar, Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
 
@@ -15,6 +15,8 @@ use std::{
 pub(in crate::server::cluster) struct PartitionInbox {
     waiting: Mutex<PartitionTasks>,
     arrived: Condvar,
+    /// Called with each of them, where no thread waits.
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Done in this order.
@@ -41,15 +43,14 @@ impl PartitionInbox {
         self.push(|waiting| waiting.loads.extend(loads));
     }
 
-    /// They could not be read: they are read later, unless something later was asked for.
+    /// They could not be read: they are read after a pause, unless something later was asked for. This wakes nobody.
     pub(in crate::server::cluster) fn load_again(&self, grants: BTreeMap<Partition, Grant>) {
-        self.push(|waiting| {
-            for (partition, grant) in grants {
-                if !waiting.unloads.contains(&partition) {
-                    waiting.loads.entry(partition).or_insert(grant);
-                }
+        let mut waiting = self.lock();
+        for (partition, grant) in grants {
+            if !waiting.unloads.contains(&partition) {
+                waiting.loads.entry(partition).or_insert(grant);
             }
-        });
+        }
     }
 
     /// What was asked for before is not needed any more.
@@ -87,6 +88,17 @@ impl PartitionInbox {
         mem::take(&mut *waited.unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
+    /// Everything that waits, and nothing if there is nothing.
+    pub(in crate::server::cluster) fn take_now(&self) -> PartitionTasks {
+        mem::take(&mut *self.lock())
+    }
+
+    /// No thread waits, and this is called when something has come.
+    pub(in crate::server::cluster) fn wake_with(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        // It is set once, before anything comes.
+        let _ = self.wake.set(wake);
+    }
+
     /// Waits for something to do, but not for longer than this.
     pub(in crate::server::cluster) fn pause(&self, rest: Duration) {
         let is_idle = |it: &mut PartitionTasks| it.unloads.is_empty() && !it.is_over;
@@ -97,6 +109,9 @@ impl PartitionInbox {
     fn push(&self, add: impl FnOnce(&mut PartitionTasks)) {
         add(&mut self.lock());
         self.arrived.notify_one();
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, PartitionTasks> {

@@ -14,6 +14,10 @@ impl Core {
         let Some(cluster) = &self.cluster else {
             return Ok(());
         };
+        if cluster.turns.is_some() {
+            self.take_turns_with_partitions(&cluster.partitions);
+            return Ok(());
+        }
         let (core, inbox) = (Arc::downgrade(self), cluster.partitions.clone());
         let work = move || {
             loop {
@@ -23,7 +27,10 @@ impl Core {
                 }
                 // It is not kept while there is nothing to do.
                 let Some(core) = core.upgrade() else { break };
-                core.follow_tasks(&inbox, tasks);
+                if core.follow_tasks(&inbox, tasks) == Followed::TryAgain {
+                    drop(core);
+                    inbox.pause(PACE);
+                }
             }
         };
         thread::Builder::new()
@@ -32,7 +39,31 @@ impl Core {
         Ok(())
     }
 
-    fn follow_tasks(self: &Arc<Self>, inbox: &PartitionInbox, tasks: PartitionTasks) {
+    /// The database answers at once: tasks do what the thread would.
+    fn take_turns_with_partitions(self: &Arc<Self>, inbox: &PartitionInbox) {
+        let (core, pool) = (Arc::downgrade(self), self.runtime.pool().clone());
+        inbox.wake_with(Box::new(move || {
+            let core = core.clone();
+            // A pool that takes nothing any more has ended, and the server with it.
+            let _ = pool.push(move || core.upgrade().map_or((), |core| core.turn_to_partitions()));
+        }));
+        self.turn_to_partitions();
+    }
+
+    fn turn_to_partitions(self: &Arc<Self>) {
+        let Some(cluster) = &self.cluster else { return };
+        let tasks = cluster.partitions.take_now();
+        if self.follow_tasks(&cluster.partitions, tasks) == Followed::TryAgain {
+            let core = Arc::downgrade(self);
+            let timer = self.runtime.timers().timer().label("cluster").after(PACE);
+            let again = move || core.upgrade().map_or((), |core| core.turn_to_partitions());
+            // Without room for a timer the next thing that comes takes the turn.
+            let _ = timer.on(self.runtime.pool()).run(again);
+        }
+    }
+
+    fn follow_tasks(self: &Arc<Self>, inbox: &PartitionInbox, tasks: PartitionTasks) -> Followed {
+        let mut followed = Followed::All;
         for partition in tasks.unloads {
             self.forget_partition(partition);
         }
@@ -40,17 +71,22 @@ impl Core {
             self.flow_ended(flow);
         }
         if !tasks.loads.is_empty() {
-            self.load(inbox, tasks.loads);
+            followed = self.load(inbox, tasks.loads);
         }
         for node in tasks.checks {
             self.check_connections_of(node);
         }
         self.check_connections(tasks.flows.into_iter().collect());
+        followed
     }
 
     /// The grants are kept while the database is away, so it is tried again; what is to be forgotten
     /// does not wait for that.
-    fn load(self: &Arc<Self>, inbox: &PartitionInbox, loads: BTreeMap<Partition, Grant>) {
+    fn load(
+        self: &Arc<Self>,
+        inbox: &PartitionInbox,
+        loads: BTreeMap<Partition, Grant>,
+    ) -> Followed {
         let partitions: Vec<Partition> = loads.keys().copied().collect();
         match self.persistence.store().load_partitions(&partitions) {
             Ok(contents) => {
@@ -59,11 +95,12 @@ impl Core {
                 if let Some(cluster) = &self.cluster {
                     cluster.loaded(grants);
                 }
+                Followed::All
             }
             Err(error) => {
                 tracing::warn!(%error, "partitions cannot be read; trying again");
-                inbox.pause(PACE);
                 inbox.load_again(loads);
+                Followed::TryAgain
             }
         }
     }
@@ -97,4 +134,13 @@ impl Core {
     }
 }
 
+/// What has become of what had to be done.
+#[derive(PartialEq, Eq)]
+enum Followed {
+    All,
+    /// Partitions could not be read, and wait to be read after a pause.
+    TryAgain,
+}
+
+/// The pause before partitions that could not be read are tried again.
 const PACE: Duration = Duration::from_millis(200);
