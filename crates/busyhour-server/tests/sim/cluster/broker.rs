@@ -126,7 +126,7 @@ impl SharedBroker {
         letters.map(|letter| letter.at).chain(late).min()
     }
 
-    /// The next thing that comes to somebody now, and the process and the place to which it comes.
+    /// What comes to somebody now, each with the process and the place to which it comes.
     pub fn take_due(&self) -> Vec<(u64, usize, Arrival)> {
         let mut state = self.lock();
         let now = state.now;

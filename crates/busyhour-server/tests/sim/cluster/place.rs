@@ -6,7 +6,6 @@ use crate::{client::NEVER, network::Packet};
 #[derive(Default)]
 pub struct Place {
     pub node: Option<Node>,
-    pub life_count: u64,
     /// Until then its program is frozen.
     pub frozen_until: u64,
     /// What came meanwhile.

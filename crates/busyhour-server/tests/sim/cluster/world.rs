@@ -482,7 +482,6 @@ impl ClusterWorld {
         };
         self.log(|| format!("--- start {place} as {member:?}"));
         self.process_count += 1;
-        self.places[place].life_count += 1;
         let around = Surroundings {
             place,
             process: self.process_count,
@@ -595,5 +594,5 @@ fn name_of(place: usize) -> String {
 
 /// No way fails for longer.
 const OUTAGE_MAX: u64 = 20 * SECOND;
-/// What a program that leaves has for that.
+/// How long a program that leaves may take to give its partitions away.
 const LEAVING: u64 = 4 * SECOND;
