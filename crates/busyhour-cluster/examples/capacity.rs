@@ -75,7 +75,7 @@ enum Event {
     /// The database does what a node asked for.
     Ask(usize, Action),
     Loaded(usize, Grant),
-    Settled(usize, Grant),
+    Settled(usize, Vec<Grant>),
     Announced(usize),
 }
 
@@ -293,7 +293,7 @@ impl World {
             Event::Tick(index) => self.tick(index),
             Event::Ask(index, action) => self.ask(index, action),
             Event::Loaded(index, grant) => self.loaded(index, grant),
-            Event::Settled(index, grant) => self.drive(index, |node, _| node.on_settled(grant)),
+            Event::Settled(index, grants) => self.drive(index, |node, _| node.on_settled(grants)),
             Event::Announced(index) => self.announced(index),
         }
     }
@@ -425,9 +425,11 @@ impl World {
     fn follow(&mut self, index: usize, action: Action) {
         match action {
             Action::Load(grant) => self.load(index, grant),
-            Action::Close(grant) => {
-                self.served[grant.partition.index()] = None;
-                self.at(self.now + SETTLE, Event::Settled(index, grant));
+            Action::Close(grants) => {
+                for grant in &grants {
+                    self.served[grant.partition.index()] = None;
+                }
+                self.at(self.now + SETTLE, Event::Settled(index, grants));
             }
             Action::Announce => {
                 for other in (0..self.servers.len()).filter(|other| *other != index) {
@@ -473,7 +475,10 @@ impl World {
             Action::Beat => Reply::Beaten(tables.beat(now, member)),
             Action::Fence(other) => Reply::Ended(tables.fence(now, member, other)),
             Action::Take(seen) => Reply::Taken(tables.take(now, member, &seen)),
-            Action::Give(grant, to) => Reply::Given(grant, to, tables.give(member, grant, to)),
+            Action::Give(grants, to) => {
+                let given = tables.give(member, &grants, to);
+                Reply::Given(grants, to, given)
+            }
             Action::Drain => Reply::Drained(tables.drain(member)),
             other => unreachable!("the database is not asked for {other:?}"),
         };

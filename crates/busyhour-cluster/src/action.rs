@@ -12,8 +12,8 @@ pub enum Action {
     Fence(Member),
     /// Take orphans; answered by [`Reply::Taken`].
     Take(Vec<Grant>),
-    /// Give a partition to a member; answered by [`Reply::Given`].
-    Give(Grant, Member),
+    /// Give partitions to a member, in one transaction; answered by [`Reply::Given`].
+    Give(Vec<Grant>, Member),
     /// Mark this node as draining; answered by [`Reply::Drained`].
     Drain,
     /// End this life; there is no answer, and the node is over.
@@ -21,9 +21,10 @@ pub enum Action {
     /// Read what is committed to a partition; then call
     /// [`Node::on_loaded`](crate::Node::on_loaded).
     Load(Grant),
-    /// Call [`Node::on_settled`](crate::Node::on_settled) when no change of this partition is on
-    /// its way any more. New requests for it are not decided meanwhile.
-    Close(Grant),
+    /// Call [`Node::on_settled`](crate::Node::on_settled) with those of these partitions of which no
+    /// change is on its way any more: with all of them at once that are so at one moment, since they
+    /// are given together. New requests for them are not decided meanwhile.
+    Close(Vec<Grant>),
     /// Forget what was loaded of a partition: another node may have it.
     Unload(Grant),
     /// Tell the other nodes that a beat would show them something new. It may be lost.
@@ -41,8 +42,8 @@ pub enum Reply {
     Ended(Result<bool, Failure>),
     /// To [`Action::Take`]: what was granted.
     Taken(Result<Vec<Grant>, Failure>),
-    /// To [`Action::Give`], with what was asked: whether it was done.
-    Given(Grant, Member, Result<bool, Failure>),
+    /// To [`Action::Give`], with what was asked: which of them were given, as they were asked for.
+    Given(Vec<Grant>, Member, Result<Vec<Grant>, Failure>),
     /// To [`Action::Drain`].
     Drained(Result<(), Failure>),
 }

@@ -19,6 +19,7 @@ pub struct Node {
     beat: Beat,
     view: Option<View>,
     held: BTreeMap<Partition, Holding>,
+    fencing: Fencing,
     drain: Drain,
     has_ended: bool,
 }
@@ -29,6 +30,14 @@ enum Beat {
     Due(Instant),
     /// It was asked for at this time, and is on its way.
     Asked(Instant),
+}
+
+/// Lives of others that are to be ended. The view is read again when all of them are answered, so that what
+/// nodes had that died together is taken together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Fencing {
+    unanswered: usize,
+    has_ended_one: bool,
 }
 
 /// How far a node is in leaving.
@@ -74,6 +83,7 @@ impl Node {
             beat: Beat::Due(asked_at),
             view: None,
             held: BTreeMap::new(),
+            fencing: Fencing::default(),
             drain: Drain::No,
             has_ended: false,
         }
@@ -162,14 +172,10 @@ impl Node {
             Reply::Taken(Ok(granted)) => {
                 granted.into_iter().map(|grant| self.hold(grant)).collect()
             }
-            Reply::Given(grant, to, Ok(is_given)) => self.on_given(now, grant, to, is_given),
-            Reply::Given(grant, _, Err(Failure::Away)) => self.on_unknown(grant),
-            Reply::Ended(Ok(is_ended)) => {
-                if is_ended {
-                    self.on_announced(now);
-                }
-                Vec::new()
-            }
+            Reply::Given(asked, to, Ok(given)) => self.on_given(now, &asked, to, &given),
+            Reply::Given(asked, _, Err(Failure::Away)) => self.on_unknown(&asked),
+            Reply::Ended(Ok(is_ended)) => self.on_fenced(now, is_ended),
+            Reply::Ended(Err(Failure::Away)) => self.on_fenced(now, false),
             Reply::Drained(Ok(())) => {
                 self.drain = Drain::Marked;
                 self.on_announced(now);
@@ -183,7 +189,7 @@ impl Node {
                 self.beat = Beat::Due(now + self.timing.beat);
                 Vec::new()
             }
-            Reply::Ended(Err(Failure::Away)) | Reply::Taken(Err(Failure::Away)) => Vec::new(),
+            Reply::Taken(Err(Failure::Away)) => Vec::new(),
             Reply::Beaten(Err(Failure::LifeOver))
             | Reply::Ended(Err(Failure::LifeOver))
             | Reply::Taken(Err(Failure::LifeOver))
@@ -198,9 +204,12 @@ impl Node {
         Vec::new()
     }
 
-    /// No change of a partition that was to be closed is on its way any more.
-    pub fn on_settled(&mut self, grant: Grant) -> Vec<Action> {
-        self.advance(grant, Phase::Closing, Phase::Settled);
+    /// No change of these partitions, which were to be closed, is on its way any more. They are given
+    /// away together.
+    pub fn on_settled(&mut self, grants: impl IntoIterator<Item = Grant>) -> Vec<Action> {
+        for grant in grants {
+            self.advance(grant, Phase::Closing, Phase::Settled);
+        }
         let mut actions = self.give_settled();
         actions.extend(self.go_on_leaving());
         actions
@@ -213,12 +222,32 @@ impl Node {
             self.beat = Beat::Due(now.max(asked_at + self.timing.beat));
         }
         let mut actions = self.reconcile(&view);
-        actions.extend(late_nodes(&view).map(Action::Fence));
+        actions.extend(self.fence(&view));
         self.view = Some(view);
         actions.extend(self.balance());
         actions.extend(self.give_settled());
         actions.extend(self.go_on_leaving());
         actions
+    }
+
+    /// Ends the lives whose leases have ended, unless that is asked for already.
+    fn fence(&mut self, view: &View) -> Vec<Action> {
+        if self.fencing.unanswered > 0 {
+            return Vec::new();
+        }
+        let fences: Vec<Action> = late_nodes(view).map(Action::Fence).collect();
+        self.fencing.unanswered = fences.len();
+        fences
+    }
+
+    fn on_fenced(&mut self, now: Instant, is_ended: bool) -> Vec<Action> {
+        let fencing = &mut self.fencing;
+        fencing.unanswered = fencing.unanswered.saturating_sub(1);
+        fencing.has_ended_one |= is_ended;
+        if fencing.unanswered == 0 && std::mem::take(&mut fencing.has_ended_one) {
+            self.on_announced(now);
+        }
+        Vec::new()
     }
 
     /// Holds what the view says is ours, and lets go of what is not.
@@ -278,7 +307,7 @@ impl Node {
 
     /// Closes a few of those that others should have. A node that leaves closes all, since the
     /// end of its life makes orphans of what nobody can be given.
-    fn close(&mut self, wanted: &[Option<Member>]) -> Vec<Action> {
+    fn close(&mut self, wanted: &[Option<Member>]) -> Option<Action> {
         let is_moving =
             |holding: &&Holding| matches!(holding.phase, Phase::Closing | Phase::Giving);
         let room = CLOSING_MAX.saturating_sub(self.held.values().filter(is_moving).count());
@@ -292,34 +321,35 @@ impl Node {
             .take(room);
         let close = |(partition, holding): (&Partition, &mut Holding)| {
             holding.phase = Phase::Closing;
-            Action::Close(holding.grant(*partition))
+            holding.grant(*partition)
         };
-        closing.map(close).collect()
+        let closing: Vec<Grant> = closing.map(close).collect();
+        (!closing.is_empty()).then_some(Action::Close(closing))
     }
 
-    /// Gives away what is settled, or serves it again if it should stay.
+    /// Gives away what is settled, each member's part at once, or serves it again if it should stay.
     fn give_settled(&mut self) -> Vec<Action> {
         let Some(view) = &self.view else {
             return Vec::new();
         };
         let wanted = assignment(view);
-        let mut actions = Vec::new();
+        let mut given: BTreeMap<Member, Vec<Grant>> = BTreeMap::new();
         for (partition, holding) in &mut self.held {
-            let to = wanted[partition.index()];
-            match (holding.phase, to) {
-                (Phase::Settled, Some(to)) if to == self.member => holding.phase = Phase::Serving,
-                (Phase::Settled, Some(to)) => {
-                    holding.phase = Phase::Giving;
-                    actions.push(Action::Give(holding.grant(*partition), to));
+            let to = match (holding.phase, wanted[partition.index()]) {
+                (Phase::Settled, Some(to)) if to == self.member => {
+                    holding.phase = Phase::Serving;
+                    continue;
                 }
-                (Phase::Unsure, _) => {
-                    holding.phase = Phase::Giving;
-                    actions.push(Action::Give(holding.grant(*partition), self.member));
-                }
-                _ => {}
-            }
+                (Phase::Settled, Some(to)) => to,
+                (Phase::Unsure, _) => self.member,
+                _ => continue,
+            };
+            holding.phase = Phase::Giving;
+            let grants = given.entry(to).or_default();
+            grants.push(holding.grant(*partition));
         }
-        actions
+        let give = |(to, grants)| Action::Give(grants, to);
+        given.into_iter().map(give).collect()
     }
 
     fn go_on_leaving(&mut self) -> Vec<Action> {
@@ -337,22 +367,39 @@ impl Node {
         }
     }
 
-    fn on_given(&mut self, now: Instant, grant: Grant, to: Member, is_given: bool) -> Vec<Action> {
-        let Some(holding) = self.held.get_mut(&grant.partition) else {
-            return Vec::new();
-        };
-        if holding.epoch != grant.epoch || holding.phase != Phase::Giving {
-            return Vec::new();
+    fn on_given(
+        &mut self,
+        now: Instant,
+        asked: &[Grant],
+        to: Member,
+        given: &[Grant],
+    ) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for grant in asked {
+            if !self.is_giving(*grant) {
+                continue;
+            }
+            if given.contains(grant) {
+                actions.extend(self.gave(*grant, to));
+            } else {
+                self.advance(*grant, Phase::Giving, Phase::Refused);
+                self.on_announced(now);
+            }
         }
-        if !is_given {
-            holding.phase = Phase::Refused;
-            self.on_announced(now);
-            return Vec::new();
+        if !actions.is_empty() {
+            actions.push(Action::Announce);
+            actions.extend(self.balance());
+            actions.extend(self.go_on_leaving());
         }
-        holding.epoch += 1;
+        actions
+    }
+
+    /// A partition has another owner, or a new epoch of our own.
+    fn gave(&mut self, grant: Grant, to: Member) -> Option<Action> {
         if to == self.member {
-            holding.phase = Phase::Serving;
-            return Vec::new();
+            let holding = self.held.get_mut(&grant.partition)?;
+            (holding.epoch, holding.phase) = (grant.epoch + 1, Phase::Serving);
+            return None;
         }
         let known = self.view.as_mut();
         if let Some(known) = known.and_then(|view| view.partitions.get_mut(grant.partition.index()))
@@ -360,14 +407,18 @@ impl Node {
             (known.owner, known.epoch) = (Some(to), grant.epoch + 1);
         }
         self.held.remove(&grant.partition);
-        let mut actions = vec![Action::Unload(grant), Action::Announce];
-        actions.extend(self.balance());
-        actions.extend(self.go_on_leaving());
-        actions
+        Some(Action::Unload(grant))
     }
 
-    fn on_unknown(&mut self, grant: Grant) -> Vec<Action> {
-        self.advance(grant, Phase::Giving, Phase::Unsure);
+    fn is_giving(&self, grant: Grant) -> bool {
+        let holding = self.held.get(&grant.partition);
+        holding.is_some_and(|it| it.epoch == grant.epoch && it.phase == Phase::Giving)
+    }
+
+    fn on_unknown(&mut self, asked: &[Grant]) -> Vec<Action> {
+        for grant in asked {
+            self.advance(*grant, Phase::Giving, Phase::Unsure);
+        }
         Vec::new()
     }
 

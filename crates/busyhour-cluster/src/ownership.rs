@@ -37,13 +37,13 @@ pub trait Ownership: Send {
     /// See [`Ownership`].
     fn take(&mut self, by: Member, seen: &[Grant]) -> Result<Vec<Grant>, Failure>;
 
-    /// Makes another living member the owner of what is granted to `by`; `false` if that may not
-    /// be done.
+    /// Makes another living member the owner of what is granted to `by`; returns those of the grants
+    /// with which that was done.
     ///
     /// # Errors
     ///
     /// See [`Ownership`].
-    fn give(&mut self, by: Member, grant: Grant, to: Member) -> Result<bool, Failure>;
+    fn give(&mut self, by: Member, grants: &[Grant], to: Member) -> Result<Vec<Grant>, Failure>;
 
     /// Marks a member as draining, so that nothing is assigned to it.
     ///

@@ -167,20 +167,29 @@ impl Tables {
         Ok(granted.map(|grant| self.grant(*grant, by)).collect())
     }
 
-    /// Makes another living member the owner of what is granted to `by`; `false` if it does not
-    /// live, or if the grant does not hold any more. A member that gives to itself gets a new
-    /// epoch, so that nothing which it sent before is done later.
+    /// Makes another living member the owner of what is granted to `by`. Returns those of the grants
+    /// with which that was done: none if it does not live, and none that does not hold any more. A
+    /// member that gives to itself gets a new epoch, so that nothing which it sent before is done later.
     ///
     /// # Errors
     ///
     /// When the life of `by` is over.
-    pub fn give(&mut self, by: Member, grant: Grant, to: Member) -> Result<bool, Failure> {
+    pub fn give(
+        &mut self,
+        by: Member,
+        grants: &[Grant],
+        to: Member,
+    ) -> Result<Vec<Grant>, Failure> {
         self.living(by)?;
-        let may_move = self.holds(by, grant) && self.living(to).is_ok();
-        if may_move {
-            self.grant(grant, to);
+        if self.living(to).is_err() {
+            return Ok(Vec::new());
         }
-        Ok(may_move)
+        let mut given = grants.to_vec();
+        given.retain(|grant| self.holds(by, *grant));
+        for grant in &given {
+            self.grant(*grant, to);
+        }
+        Ok(given)
     }
 
     /// Marks a member as draining, so that nothing is assigned to it.

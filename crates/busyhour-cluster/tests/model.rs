@@ -453,7 +453,9 @@ impl State {
             Action::Beat => Reply::Beaten(tables.beat(now, member)),
             Action::Fence(other) => Reply::Ended(tables.fence(now, member, *other)),
             Action::Take(seen) => Reply::Taken(tables.take(now, member, seen)),
-            Action::Give(grant, to) => Reply::Given(*grant, *to, tables.give(member, *grant, *to)),
+            Action::Give(grants, to) => {
+                Reply::Given(grants.clone(), *to, tables.give(member, grants, *to))
+            }
             Action::Drain => Reply::Drained(tables.drain(member)),
             Action::Leave => Reply::Drained(tables.leave(member)),
             _ => Reply::Drained(Ok(())),
@@ -463,7 +465,7 @@ impl State {
     fn follow(&mut self, index: usize, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Close(grant) => self.servers[index].closing.push(grant),
+                Action::Close(grants) => self.servers[index].closing.extend(grants),
                 Action::Unload(grant) => self.servers[index].memory[grant.partition.index()] = None,
                 // Each beat finds what is new.
                 Action::Announce => {}
@@ -485,15 +487,12 @@ impl State {
     fn settle(&mut self, index: usize) {
         let server = &mut self.servers[index];
         let writing = server.writing.map(|commit| commit.grant.partition);
-        let Some(at) = server
-            .closing
-            .iter()
-            .position(|grant| Some(grant.partition) != writing)
-        else {
+        let is_settled = |grant: &mut Grant| Some(grant.partition) != writing;
+        let settled: Vec<Grant> = server.closing.extract_if(.., is_settled).collect();
+        if settled.is_empty() {
             return;
-        };
-        let grant = server.closing.remove(at);
-        let actions = server.node.as_mut().map(|node| node.on_settled(grant));
+        }
+        let actions = server.node.as_mut().map(|node| node.on_settled(settled));
         self.follow(index, actions.unwrap_or_default());
     }
 
@@ -622,7 +621,7 @@ fn unanswered(request: &Action) -> Option<Reply> {
         Action::Beat => Some(Reply::Beaten(Err(Failure::Away))),
         Action::Fence(_) => Some(Reply::Ended(Err(Failure::Away))),
         Action::Take(_) => Some(Reply::Taken(Err(Failure::Away))),
-        Action::Give(grant, to) => Some(Reply::Given(*grant, *to, Err(Failure::Away))),
+        Action::Give(grants, to) => Some(Reply::Given(grants.clone(), *to, Err(Failure::Away))),
         Action::Drain => Some(Reply::Drained(Err(Failure::Away))),
         _ => None,
     }

@@ -149,24 +149,19 @@ impl Comparison {
 
     fn take(&mut self) {
         let by = self.member();
-        let mut seen: Vec<Grant> = (0..4).map(|_| self.grant()).collect();
-        seen.sort();
-        seen.dedup_by_key(|grant| grant.partition);
-        let mut expected = self.tables.take(self.now, by, &seen);
-        let mut found = answered(|| self.ownership.take(by, &seen));
-        if let (Ok(expected), Ok(found)) = (&mut expected, &mut found) {
-            expected.sort();
-            found.sort();
-        }
-        assert_eq!(found, expected);
+        let seen = self.grants();
+        let expected = self.tables.take(self.now, by, &seen);
+        let found = answered(|| self.ownership.take(by, &seen));
+        assert_eq!(sorted(found), sorted(expected));
     }
 
     fn give(&mut self) {
-        let (grant, to) = (self.grant(), self.member());
-        let owner = self.view.partitions[grant.partition.index()].owner;
+        let (grants, to) = (self.grants(), self.member());
+        let owner = self.view.partitions[grants[0].partition.index()].owner;
         let by = owner.unwrap_or_else(|| self.member());
-        let expected = self.tables.give(by, grant, to);
-        assert_eq!(answered(|| self.ownership.give(by, grant, to)), expected);
+        let expected = self.tables.give(by, &grants, to);
+        let found = answered(|| self.ownership.give(by, &grants, to));
+        assert_eq!(sorted(found), sorted(expected));
     }
 
     fn leave(&mut self) {
@@ -207,6 +202,14 @@ impl Comparison {
         from[self.random.below(from.len())]
     }
 
+    /// Some partitions with their epochs.
+    fn grants(&mut self) -> Vec<Grant> {
+        let mut grants: Vec<Grant> = (0..4).map(|_| self.grant()).collect();
+        grants.sort();
+        grants.dedup_by_key(|grant| grant.partition);
+        grants
+    }
+
     /// A partition with its epoch, or an older one.
     fn grant(&mut self) -> Grant {
         let partition = Partition([0, 1, 100, 255][self.random.below(4)]);
@@ -217,6 +220,14 @@ impl Comparison {
             epoch: epoch.saturating_sub(older),
         }
     }
+}
+
+/// The database answers in no order.
+fn sorted(grants: Result<Vec<Grant>, Failure>) -> Result<Vec<Grant>, Failure> {
+    grants.map(|mut grants| {
+        grants.sort();
+        grants
+    })
 }
 
 /// The database is another server's, or a cluster's, never both.
@@ -298,8 +309,8 @@ fn a_commit_is_written_only_with_its_grant() {
     assert_eq!(granted(&store, first, vec![put(1, 1)]), Ok(()));
     assert_eq!(granted(&store, second, vec![put(2, 1)]), Ok(()));
     assert_eq!(
-        alpha.ownership.give(alpha.member, second, beta.member),
-        Ok(true)
+        alpha.ownership.give(alpha.member, &[second], beta.member),
+        Ok(vec![second])
     );
     // Both are in one group, or not; only one of them is written in any case.
     let (told, fates) = mpsc::channel();

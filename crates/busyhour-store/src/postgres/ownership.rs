@@ -33,10 +33,12 @@ pub struct PostgresOwnership {
     session: Option<OwnershipSession>,
 }
 
-/// The connection, with what each beat asks.
+/// The connection, with what each beat asks, and what moves partitions.
 struct OwnershipSession {
     client: Client,
     beat: Statement,
+    take: Statement,
+    give: Statement,
 }
 
 /// Why a server cannot join.
@@ -106,7 +108,7 @@ impl PostgresOwnership {
     pub fn beat(&mut self, member: Member) -> Result<View, Failure> {
         let lease_ms = self.lease_ms();
         self.ask_session(|session| {
-            let OwnershipSession { client, beat } = session;
+            let OwnershipSession { client, beat, .. } = session;
             let row = client.query_one(beat, &[&number(member), &epoch(member), &lease_ms])?;
             view(&row, member).map(|view| view.ok_or(Failure::LifeOver))
         })
@@ -139,42 +141,34 @@ impl PostgresOwnership {
     /// When its life is over, and when the database gives no answer.
     pub fn take(&mut self, by: Member, seen: &[Grant]) -> Result<Vec<Grant>, Failure> {
         let (partitions, epochs) = columns(seen);
-        self.ask(|transaction| {
-            if !is_living(transaction, by)? {
-                return Ok(Err(Failure::LifeOver));
-            }
-            let rows = transaction.query(TAKE, &[&number(by), &epoch(by), &partitions, &epochs])?;
-            rows.iter().map(grant).collect::<Result<_, _>>().map(Ok)
+        self.ask_session(|session| {
+            let OwnershipSession { client, take, .. } = session;
+            let row = client.query_one(take, &[&number(by), &epoch(by), &partitions, &epochs])?;
+            moved(&row).map(|granted| granted.ok_or(Failure::LifeOver))
         })
     }
 
-    /// Makes another living member the owner of what is granted to `by`; `false` if it does not
-    /// live, or the grant does not hold.
+    /// Makes another living member the owner of what is granted to `by`. Returns those of the grants
+    /// with which that was done: none if it does not live, and none that does not hold.
     ///
     /// # Errors
     ///
     /// When the life of `by` is over, and when the database gives no answer.
-    pub fn give(&mut self, by: Member, grant: Grant, to: Member) -> Result<bool, Failure> {
-        self.ask(|transaction| {
-            if !is_living(transaction, by)? {
-                return Ok(Err(Failure::LifeOver));
-            }
-            if !is_living(transaction, to)? {
-                return Ok(Ok(false));
-            }
-            let (partition, seen) = (i16::from(grant.partition.0), grant.epoch.cast_signed());
-            let given = transaction.execute(
-                GIVE,
-                &[
-                    &number(by),
-                    &epoch(by),
-                    &partition,
-                    &seen,
-                    &number(to),
-                    &epoch(to),
-                ],
+    pub fn give(
+        &mut self,
+        by: Member,
+        grants: &[Grant],
+        to: Member,
+    ) -> Result<Vec<Grant>, Failure> {
+        let (partitions, epochs) = columns(grants);
+        self.ask_session(|session| {
+            let OwnershipSession { client, give, .. } = session;
+            let (giver, taker) = (number(by), number(to));
+            let row = client.query_one(
+                give,
+                &[&giver, &epoch(by), &partitions, &epochs, &taker, &epoch(to)],
             )?;
-            Ok(Ok(given == 1))
+            moved(&row).map(|given| given.ok_or(Failure::LifeOver))
         })
     }
 
@@ -267,8 +261,8 @@ impl Ownership for PostgresOwnership {
         self.take(by, seen)
     }
 
-    fn give(&mut self, by: Member, grant: Grant, to: Member) -> Result<bool, Failure> {
-        self.give(by, grant, to)
+    fn give(&mut self, by: Member, grants: &[Grant], to: Member) -> Result<Vec<Grant>, Failure> {
+        self.give(by, grants, to)
     }
 
     fn drain(&mut self, member: Member) -> Result<(), Failure> {
@@ -316,7 +310,13 @@ fn connect(options: &PostgresOptions) -> Result<OwnershipSession, StoreError> {
     session::lock_with_others(&mut client, options)?;
     client.batch_execute(SESSION).map_err(wrap)?;
     let beat = client.prepare(BEAT).map_err(wrap)?;
-    Ok(OwnershipSession { client, beat })
+    let [take, give] = [TAKE, GIVE].map(|sql| client.prepare(sql).map_err(wrap));
+    Ok(OwnershipSession {
+        beat,
+        take: take?,
+        give: give?,
+        client,
+    })
 }
 
 /// Whether a row was locked for too long; then nothing was done.
@@ -405,12 +405,18 @@ fn partitions(row: &Row) -> Result<Vec<PartitionView>, Error> {
     Ok(owners.zip(epochs).zip(pinned).map(partition).collect())
 }
 
-fn grant(row: &Row) -> Result<Grant, Error> {
-    let partition: i16 = row.try_get(0)?;
-    Ok(Grant {
+/// What was taken or given; `None` if the life of who asked for that is over.
+fn moved(row: &Row) -> Result<Option<Vec<Grant>>, Error> {
+    if !row.try_get(0)? {
+        return Ok(None);
+    }
+    let (partitions, epochs): (Vec<i16>, Vec<i64>) = (row.try_get(1)?, row.try_get(2)?);
+    let grants = partitions.into_iter().zip(epochs);
+    let grant = |(partition, epoch): (i16, i64)| Grant {
         partition: Partition(partition.to_le_bytes()[0]),
-        epoch: row.try_get::<_, i64>(1)?.cast_unsigned(),
-    })
+        epoch: epoch.cast_unsigned(),
+    };
+    Ok(Some(grants.map(grant).collect()))
 }
 
 /// Whether a member lives; its life cannot end before the transaction does.
@@ -489,13 +495,33 @@ const FENCE: &str = "UPDATE cluster_node SET epoch = epoch + 1, lease_until = NU
 const END_COMMITS: &str = "UPDATE cluster_fence SET epoch = epoch + 1 WHERE node = $1";
 const LIVES: &str = "SELECT 1 FROM cluster_node \
     WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL FOR SHARE";
-const TAKE: &str = "UPDATE cluster_partition AS taken SET owner = $1, owner_epoch = $2, \
+/// Whether the taker lives, which it does until the end of this, and what it has been granted. Owners that were dead when the
+/// statement began are dead for ever, and a partition that another one has taken meanwhile has another epoch.
+const TAKE: &str = "WITH taker AS (SELECT FROM cluster_node \
+    WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL FOR SHARE), \
+    taken AS (UPDATE cluster_partition AS taken SET owner = $1, owner_epoch = $2, \
     epoch = taken.epoch + 1 FROM unnest($3::smallint[], $4::bigint[]) AS seen (partition, epoch) \
     WHERE taken.partition = seen.partition AND taken.epoch = seen.epoch AND NOT EXISTS ( \
     SELECT FROM cluster_node WHERE node = taken.owner AND cluster_node.epoch = taken.owner_epoch \
-    AND lease_until IS NOT NULL) RETURNING taken.partition, taken.epoch";
-const GIVE: &str = "UPDATE cluster_partition SET owner = $5, owner_epoch = $6, epoch = epoch + 1 \
-    WHERE partition = $3 AND epoch = $4 AND owner = $1 AND owner_epoch = $2";
+    AND lease_until IS NOT NULL) AND EXISTS (SELECT FROM taker) RETURNING taken.partition, taken.epoch) \
+    SELECT EXISTS (SELECT FROM taker), \
+    coalesce((SELECT array_agg(partition) FROM taken), '{}'), \
+    coalesce((SELECT array_agg(epoch) FROM taken), '{}')";
+/// Whether the giver lives, and the epochs with which it has given; both members live until the end of it. In one statement, so
+/// one round trip and one wait for the disk: while partitions move, nobody serves them.
+const GIVE: &str = "WITH giver AS (SELECT FROM cluster_node \
+    WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL FOR SHARE), \
+    taker AS (SELECT FROM cluster_node \
+    WHERE node = $5 AND epoch = $6 AND lease_until IS NOT NULL FOR SHARE), \
+    given AS (UPDATE cluster_partition AS given SET owner = $5, owner_epoch = $6, \
+    epoch = given.epoch + 1 FROM unnest($3::smallint[], $4::bigint[]) AS seen (partition, epoch) \
+    WHERE given.partition = seen.partition AND given.epoch = seen.epoch \
+    AND given.owner = $1 AND given.owner_epoch = $2 \
+    AND EXISTS (SELECT FROM giver) AND EXISTS (SELECT FROM taker) \
+    RETURNING given.partition, seen.epoch) \
+    SELECT EXISTS (SELECT FROM giver), \
+    coalesce((SELECT array_agg(partition) FROM given), '{}'), \
+    coalesce((SELECT array_agg(epoch) FROM given), '{}')";
 const PIN: &str = "UPDATE cluster_partition SET pinned = $2 WHERE partition = $1";
 const DRAIN: &str = "UPDATE cluster_node SET is_draining = TRUE \
     WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";

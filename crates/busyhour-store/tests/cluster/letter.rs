@@ -153,7 +153,7 @@ pub fn away(action: &Action) -> Option<Reply> {
         Action::Beat => Reply::Beaten(Err(failure)),
         Action::Fence(_) => Reply::Ended(Err(failure)),
         Action::Take(_) => Reply::Taken(Err(failure)),
-        Action::Give(grant, to) => Reply::Given(*grant, *to, Err(failure)),
+        Action::Give(grants, to) => Reply::Given(grants.clone(), *to, Err(failure)),
         Action::Drain => Reply::Drained(Err(failure)),
         _ => return None,
     })

@@ -370,18 +370,24 @@ impl Life {
                 }
             }
         }
-        let actions = self.settle(partition);
+        let actions = self.settle([partition]);
         self.follow(now, actions);
         self.write();
     }
 
-    fn settle(&mut self, partition: Partition) -> Vec<Action> {
-        let is_under_way = |write: &Write| write.grant.partition == partition;
-        if self.writes.iter().any(is_under_way) {
-            return Vec::new();
+    /// Goes on with those of them that were to be closed and of which nothing is under way.
+    fn settle(&mut self, partitions: impl IntoIterator<Item = Partition>) -> Vec<Action> {
+        let mut settled = Vec::new();
+        for partition in partitions {
+            let is_under_way = |write: &Write| write.grant.partition == partition;
+            if !self.writes.iter().any(is_under_way) {
+                settled.extend(self.closing.remove(&partition));
+            }
         }
-        let closed = self.closing.remove(&partition);
-        closed.map_or_else(Vec::new, |grant| self.core.on_settled(grant))
+        match settled.is_empty() {
+            true => Vec::new(),
+            false => self.core.on_settled(settled),
+        }
     }
 
     fn take_in(
@@ -436,9 +442,10 @@ impl Life {
                     self.loading.insert(grant.partition, grant);
                     self.out.push(Out::ToDatabase(Query::Load(grant)));
                 }
-                Action::Close(grant) => {
-                    self.closing.insert(grant.partition, grant);
-                    waiting.extend(self.settle(grant.partition));
+                Action::Close(grants) => {
+                    let closing = grants.iter().map(|grant| (grant.partition, *grant));
+                    self.closing.extend(closing);
+                    waiting.extend(self.settle(grants.iter().map(|grant| grant.partition)));
                 }
                 Action::Unload(grant) => {
                     self.closing.remove(&grant.partition);

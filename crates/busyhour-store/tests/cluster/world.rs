@@ -368,8 +368,8 @@ impl World {
                 Action::Beat => Reply::Beaten(tables.beat(now, *member)),
                 Action::Fence(other) => Reply::Ended(tables.fence(now, *member, *other)),
                 Action::Take(seen) => Reply::Taken(tables.take(now, *member, seen)),
-                Action::Give(grant, to) => {
-                    Reply::Given(*grant, *to, tables.give(*member, *grant, *to))
+                Action::Give(grants, to) => {
+                    Reply::Given(grants.clone(), *to, tables.give(*member, grants, *to))
                 }
                 Action::Drain => Reply::Drained(tables.drain(*member)),
                 Action::Leave => {

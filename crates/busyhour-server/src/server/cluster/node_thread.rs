@@ -109,9 +109,15 @@ impl NodeThread {
 
     fn work(&mut self, events: Vec<NodeEvent>, wishes: Vec<OperatorWish>) {
         let mut actions = Vec::new();
+        let mut settled = Vec::new();
         for event in events {
-            actions.extend(self.take(event));
+            match event {
+                // They are given away together.
+                NodeEvent::Settled(partition) => settled.push(partition),
+                other => actions.extend(self.take(other)),
+            }
         }
+        actions.extend(self.settle(settled));
         self.follow(actions);
         for wish in wishes {
             // Who waits for the others is told when they are dropped.
@@ -133,7 +139,7 @@ impl NodeThread {
                 self.node.on_leave_wanted(now);
             }
             NodeEvent::Gone => {}
-            NodeEvent::Settled(partition) => return self.settle(partition),
+            NodeEvent::Settled(partition) => return self.settle(vec![partition]),
             NodeEvent::Loaded(grant) => return self.node.on_loaded(grant),
         }
         Vec::new()
@@ -198,8 +204,9 @@ impl NodeThread {
             Action::Beat => Reply::Beaten(self.ownership.beat(member)),
             Action::Fence(other) => self.fence(member, other),
             Action::Take(seen) => Reply::Taken(self.ownership.take(member, &seen)),
-            Action::Give(grant, to) => {
-                Reply::Given(grant, to, self.ownership.give(member, grant, to))
+            Action::Give(grants, to) => {
+                let given = self.ownership.give(member, &grants, to);
+                Reply::Given(grants, to, given)
             }
             Action::Drain => Reply::Drained(self.ownership.drain(member)),
             Action::Leave => {
@@ -207,9 +214,11 @@ impl NodeThread {
                 let _ = self.ownership.leave(member);
                 return Vec::new();
             }
-            Action::Close(grant) => {
-                self.closing.insert(grant.partition, grant);
-                return self.settle(grant.partition);
+            Action::Close(grants) => {
+                let partitions = grants.iter().map(|grant| grant.partition).collect();
+                let closing = grants.into_iter().map(|grant| (grant.partition, grant));
+                self.closing.extend(closing);
+                return self.settle(partitions);
             }
             Action::Unload(grant) => {
                 self.closing.remove(&grant.partition);
@@ -271,13 +280,15 @@ impl NodeThread {
         Reply::Ended(ended)
     }
 
-    /// Goes on with a partition that was to be closed, once nothing of it is under way.
-    fn settle(&mut self, partition: Partition) -> Vec<Action> {
-        if !self.routes.is_settled(partition) {
-            return Vec::new();
+    /// Goes on with those of them that were to be closed and of which nothing is under way.
+    fn settle(&mut self, mut partitions: Vec<Partition>) -> Vec<Action> {
+        partitions.retain(|partition| self.routes.is_settled(*partition));
+        let closed = (partitions.iter()).filter_map(|it| self.closing.remove(it));
+        let closed: Vec<Grant> = closed.collect();
+        match closed.is_empty() {
+            true => Vec::new(),
+            false => self.node.on_settled(closed),
         }
-        let closed = self.closing.remove(&partition);
-        closed.map_or_else(Vec::new, |grant| self.node.on_settled(grant))
     }
 
     fn load(&self, grants: &mut Vec<Grant>) {
@@ -340,7 +351,7 @@ mod tests {
             Err(Failure::LifeOver)
         }
 
-        fn give(&mut self, _: Member, _: Grant, _: Member) -> Result<bool, Failure> {
+        fn give(&mut self, _: Member, _: &[Grant], _: Member) -> Result<Vec<Grant>, Failure> {
             Err(Failure::LifeOver)
         }
 

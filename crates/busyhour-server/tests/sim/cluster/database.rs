@@ -615,8 +615,8 @@ impl Ownership for NodeOwnership {
         self.ask(|tables, now| tables.take(now, by, seen))
     }
 
-    fn give(&mut self, by: Member, grant: Grant, to: Member) -> Result<bool, Failure> {
-        self.ask(|tables, _| tables.give(by, grant, to))
+    fn give(&mut self, by: Member, grants: &[Grant], to: Member) -> Result<Vec<Grant>, Failure> {
+        self.ask(|tables, _| tables.give(by, grants, to))
     }
 
     fn drain(&mut self, member: Member) -> Result<(), Failure> {

@@ -58,8 +58,8 @@ impl Ownership for ToldDatabase {
         Ok(Vec::new())
     }
 
-    fn give(&mut self, _: Member, _: Grant, _: Member) -> Result<bool, Failure> {
-        Ok(false)
+    fn give(&mut self, _: Member, _: &[Grant], _: Member) -> Result<Vec<Grant>, Failure> {
+        Ok(Vec::new())
     }
 
     fn drain(&mut self, _: Member) -> Result<(), Failure> {
