@@ -125,7 +125,8 @@ pub trait Store: Send + Sync {
     /// Deletes the rows of ended bindings and soft states later, in small batches after
     /// the changes that somebody waits for.
     ///
-    /// A row is deleted only if its lease still ends at the given time. There is no
+    /// A row is deleted only if its lease still ends at the given time; and a node of a cluster
+    /// deletes no soft state of a partition that it does not have. There is no
     /// completion, and correctness does not depend on it: a row whose time is over is
     /// not restored, so if a crash leaves a row behind, the next start finds and
     /// deletes it.

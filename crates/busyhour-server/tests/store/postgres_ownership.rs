@@ -8,11 +8,12 @@ use crate::{
     suite::Database,
     support::{postgres::Postgres, random::Random},
 };
-use busyhour::clock::Instant;
+use busyhour::clock::{Instant, UnixTime};
 use busyhour_cluster::{Failure, Grant, Life, Member, NodeNumber, Partition, Tables, Timing, View};
+use busyhour_registrar::BindingId;
 use busyhour_store::{
-    Change, CommitError, JoinError, PostgresOwnership, PostgresStore, Store, StoreError,
-    StoredBinding,
+    Change, CommitError, JoinError, PostgresOwnership, PostgresStore, SoftState, SoftStateKind,
+    Store, StoreError, StoredBinding,
 };
 use std::{sync::mpsc, time::Duration};
 
@@ -340,6 +341,49 @@ fn a_commit_is_written_only_with_its_grant() {
     assert_eq!(granted(&store, first, vec![renew(1, 3)]), Ok(()));
     // What belongs to no partition needs no grant.
     assert_eq!(commit(&store, vec![put(9, 1)]), Ok(()));
+}
+
+/// A subscription can end at the node that gives its partition away, and the next owner has it from its row.
+#[test]
+fn a_node_removes_no_rows_of_a_partition_that_it_has_given_away() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("removed"));
+    let mut alpha = Living::join(&url, "alpha");
+    let beta = Living::join(&url, "beta");
+    let devices = ["sip:alice@example.com", "sip:bob@example.com"];
+    let partitions = devices.map(Partition::of);
+    let [kept, given] = alpha.take(partitions.map(|it| it.0));
+    let (kept, given) = match kept.partition == partitions[0] {
+        true => (kept, given),
+        false => (given, kept),
+    };
+    let store = alpha.store(&url);
+    let rows = [1, 2].map(|id| subscription(id, devices[id as usize - 1]));
+    for (grant, row) in [kept, given].into_iter().zip(rows.clone()) {
+        assert_eq!(
+            granted(&store, grant, vec![Change::PutSoftState(row)]),
+            Ok(())
+        );
+    }
+    let gave = alpha.ownership.give(alpha.member, &[given], beta.member);
+    assert_eq!(gave, Ok(vec![given]));
+    store.purge(&rows.map(|row| row.ended()));
+    while store.stats().ended_removed < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let left = store.load_partitions(&partitions).unwrap().soft_states;
+    let left: Vec<u64> = left.iter().map(|row| row.id.0).collect();
+    assert_eq!(left, [2]);
+}
+
+fn subscription(id: u64, device: &str) -> SoftState {
+    SoftState {
+        id: BindingId(id),
+        kind: SoftStateKind::Subscription,
+        value: format!(r#"{{"device":"{device}"}}"#).into(),
+        granted_s: 600,
+        expires_at: UnixTime::from_nanos(1_900_000_000_000_000_000),
+    }
 }
 
 /// A node that stops for longer than its lease writes nothing any more.

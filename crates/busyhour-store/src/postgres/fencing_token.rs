@@ -68,6 +68,14 @@ impl FencingToken {
         }
     }
 
+    /// Which life of a node writes, if it is a cluster's.
+    pub(super) fn member(&self) -> Option<Member> {
+        match self {
+            Self::Alone(_) => None,
+            Self::Member(token) => Some(token.member()),
+        }
+    }
+
     /// Counts a group and writes its bindings. Nothing is written unless it is counted
     /// [now](Counted::Now).
     pub(super) fn count(

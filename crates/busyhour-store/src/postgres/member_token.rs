@@ -26,6 +26,10 @@ impl MemberToken {
         Self { member, groups: 0 }
     }
 
+    pub(super) fn member(&self) -> Member {
+        self.member
+    }
+
     /// Whether this life goes on, as far as commits are concerned.
     pub(super) fn lasts(&self, client: &mut impl GenericClient) -> Result<bool, Error> {
         Ok(self.found(client, FOUND)?.is_some())

@@ -125,7 +125,8 @@ impl Session {
         if !fencing_token.holds(&mut transaction)? {
             return Ok(Outcome::TakenOver);
         }
-        remove_ended(&mut transaction, &self.statements, batch)?;
+        let member = fencing_token.member();
+        remove_ended(&mut transaction, &self.statements, batch, member)?;
         transaction.commit()?;
         Ok(Outcome::Written(None))
     }

@@ -1,7 +1,7 @@
 //! The database: leases and owners as the model has them, and the rows that commits change. What must
 //! hold of commits is checked with each of them.
 
-use busyhour_cluster::{Counted, Grant, Member, Partition, Tables, Timing};
+use busyhour_cluster::{Counted, Grant, Member, Partition, Tables, Timing, View};
 use busyhour_registrar::{BindingChange, BindingId, EndedBinding};
 use busyhour_store::{SoftState, StoredBinding};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,9 +63,11 @@ impl Database {
         (of_it.cloned().collect(), soft.collect())
     }
 
-    /// A subscription is over, unless it was renewed since.
-    pub fn purge(&mut self, row: EndedBinding) {
-        let is_it = |(_, stored): &(Box<str>, SoftState)| stored.expires_at == row.expires_at;
+    /// A subscription is over, unless it was renewed since or another member has its partition.
+    pub fn purge(&mut self, by: Member, row: EndedBinding, view: &View) {
+        let is_it = |(aor, stored): &(Box<str>, SoftState)| {
+            stored.expires_at == row.expires_at && view.owner(Partition::of(aor)) == Some(by)
+        };
         if self.soft.get(&row.id).is_some_and(is_it) {
             self.soft.remove(&row.id);
         }

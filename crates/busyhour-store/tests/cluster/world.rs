@@ -13,7 +13,7 @@ use crate::{
     seeds::Random,
 };
 use busyhour::clock::{Instant, UnixTime};
-use busyhour_cluster::{Action, Life as NodeLife, NodeNumber, NodeView, Partition, Reply, Route};
+use busyhour_cluster::{Action, NodeNumber, Partition, Reply, Route};
 use busyhour_registrar::Now;
 use busyhour_sip::Flow;
 use std::{collections::BTreeMap, time::Duration};
@@ -383,11 +383,8 @@ impl World {
                 Answer::Loaded(*grant, rows, soft)
             }
             Query::Purge(member, row) => {
-                let nodes = tables.view(now).nodes;
-                let is_it = |node: &NodeView| node.member == *member && node.life != NodeLife::Over;
-                if nodes.iter().any(is_it) {
-                    self.database.purge(*row);
-                }
+                let view = tables.view(now);
+                self.database.purge(*member, *row, &view);
                 Answer::Purged
             }
             Query::Commit(group) => Answer::Committed(self.database.commit(self.seed, group)),

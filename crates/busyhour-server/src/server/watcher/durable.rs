@@ -12,9 +12,11 @@ use super::{Inner, SubscriptionRow, Watcher, watcher_context::WatcherContext};
 use crate::server::{sip::inbound_request::InboundRequest, spans::request_span::RequestSpan};
 use busyhour::{
     buffer::Buffer,
+    bus::Name,
     clock::Instant,
     task::{Executor, Task},
 };
+use busyhour_cluster::Partition;
 use busyhour_registrar::{
     BindingId, Refusal,
     watch::{End, Subscribe, Subscription, write_accepted},
@@ -252,18 +254,16 @@ impl Watcher {
     /// Ends the subscription when the server stops; returns the row to delete. If an
     /// earlier NOTIFY is still unanswered, no other can be sent, so the row stays: the
     /// watcher is notified after the restart.
-    fn end_with_server(self: &Arc<Self>) -> Option<BindingId> {
+    fn end_with_server(self: &Arc<Self>) -> Option<(Name, BindingId)> {
         let mut row = None;
         self.with(|context, state| {
             state
                 .subscription
                 .end(End::Deactivated, context.clock.now());
             self.send(context, state);
-            // Without the partition the row is another node's.
-            let is_here = context.persistence.has_address(state.subscription.device());
-            let is_told = is_here && state.subscription.tells_its_end();
+            let is_told = state.subscription.tells_its_end();
             let told = state.row.as_ref().filter(|_| is_told);
-            row = told.map(|row| row.ended.id);
+            row = told.map(|row| (state.subscription.device().clone(), row.ended.id));
         });
         row
     }
@@ -373,14 +373,18 @@ impl WatcherContext {
     pub(in crate::server) fn end_subscriptions(&self) {
         let watchers = self.watchers.all();
         let rows = watchers.iter().filter_map(Watcher::end_with_server);
-        let changes: Vec<_> = rows.map(Change::RemoveSoftState).collect();
-        for batch in changes.chunks(BATCH_LEN) {
-            // A row that stays is restored at the next start; then its watcher answers
-            // that it is over.
-            let _ = self
-                .persistence
-                .store()
-                .commit(batch.to_vec(), Box::new(|_| ()));
+        let mut rows: Vec<_> = rows.collect();
+        // Rows of another node's partition are that node's.
+        rows.sort_by_key(|(device, _)| Partition::of(device));
+        for of_one in rows.chunk_by(|(a, _), (b, _)| Partition::of(a) == Partition::of(b)) {
+            for batch in of_one.chunks(BATCH_LEN) {
+                let (device, _) = &batch[0];
+                let changes = batch.iter().map(|(_, id)| Change::RemoveSoftState(*id));
+                let changes = changes.collect();
+                // A row that stays is restored at the next start; then its watcher answers
+                // that it is over.
+                let _ = (self.persistence).commit(device, changes, Box::new(|_| ()));
+            }
         }
     }
 }

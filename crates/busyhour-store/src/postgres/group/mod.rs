@@ -8,6 +8,7 @@ use crate::{
     account::{hashes_text, hints_text},
 };
 use busyhour::clock::UnixTime;
+use busyhour_cluster::Member;
 use busyhour_registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use postgres::{Client, Error, Statement, Transaction};
 use std::{borrow::Cow, collections::BTreeMap};
@@ -149,17 +150,28 @@ impl<'c> Group<'c> {
 }
 
 /// Removes the rows of what has ended, and leaves alone a lease that ends at
-/// another time.
+/// another time, and what belongs to a partition that this member does not have: a subscription can end before its lease, and
+/// who has its partition has brought it back from its row.
 pub(super) fn remove_ended(
     transaction: &mut Transaction<'_>,
     statements: &Statements,
     batch: &[EndedBinding],
+    member: Option<Member>,
 ) -> Result<(), Error> {
     let ids: Vec<i64> = batch.iter().map(|ended| key(ended.id)).collect();
     let ends = batch.iter().map(|ended| nanos(ended.expires_at));
     let ends: Vec<i64> = ends.collect();
     transaction.execute(&statements.remove_ended, &[&ids, &ends])?;
-    transaction.execute(REMOVE_ENDED_SOFT_STATES, &[&ids, &ends])?;
+    match member {
+        None => transaction.execute(REMOVE_ENDED_SOFT_STATES, &[&ids, &ends])?,
+        Some(Member { node, epoch }) => {
+            let (node, epoch) = (node.0.cast_signed(), epoch.cast_signed());
+            transaction.execute(
+                REMOVE_ENDED_SOFT_STATES_OF_OURS,
+                &[&ids, &ends, &node, &epoch],
+            )?
+        }
+    };
     Ok(())
 }
 
@@ -241,6 +253,15 @@ const PUT_SOFT_STATES: &str = "INSERT INTO soft_state \
 const REMOVE_ENDED_SOFT_STATES: &str = "DELETE FROM soft_state \
     USING unnest($1::bigint[], $2::bigint[]) AS ended (id, expires_at_ns) \
     WHERE soft_state.id = ended.id AND soft_state.expires_at_ns = ended.expires_at_ns";
+/// A partition cannot be given away until this is committed; one that is being given away at this moment is taken for given.
+const REMOVE_ENDED_SOFT_STATES_OF_OURS: &str = "WITH known AS MATERIALIZED (SELECT id, expires_at_ns, \
+    (('x' || substr(md5(value::json->>'device'), 1, 2))::bit(8)::integer) AS partition \
+    FROM soft_state JOIN unnest($1::bigint[], $2::bigint[]) AS ended (id, expires_at_ns) \
+    USING (id, expires_at_ns)), \
+    ours AS MATERIALIZED (SELECT partition FROM cluster_partition WHERE owner = $3 AND owner_epoch = $4 \
+    AND partition IN (SELECT partition FROM known) FOR SHARE SKIP LOCKED) \
+    DELETE FROM soft_state USING known JOIN ours USING (partition) \
+    WHERE soft_state.id = known.id AND soft_state.expires_at_ns = known.expires_at_ns";
 pub(super) const PUT_ACCOUNT: &str = "INSERT INTO account \
     (username, realm, password, hashes, contacts_max, mailbox, hints, aliases, watchers, \
     disabled) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (username, realm) DO UPDATE SET \
