@@ -69,6 +69,11 @@ impl Watcher {
         }
         let mut state = self.lock();
         self.note_row(&context, &mut state, SubscriptionRow::new(row, 0));
+        if state.is_over {
+            // A 200 would say that there is a subscription (RFC 6665 §4.2.1.1). The next request finds out what there is.
+            drop(state);
+            return context.responder.fail(inbound);
+        }
         self.follow_connection(&context, &mut state);
         inbound.span.step("answer");
         let flow = inbound.answer_flow();
@@ -405,22 +410,29 @@ const BATCH_LEN: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::lock;
     use crate::server::{Authentication, Network, SendError, ServerConfig, core::Core};
     use busyhour::runtime::Runtime;
     use busyhour_sip::Transport;
     use busyhour_store::{DiskBehaviour, SimulatedDisk};
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    };
 
     type EndWatcher = fn(&Arc<Watcher>);
 
-    /// One connection, which may have ended.
+    /// One connection, which may have ended, and the answers that left.
     #[derive(Default)]
     struct OneConnection {
         has_ended: AtomicBool,
+        statuses: Mutex<Vec<u16>>,
     }
 
     impl Network for OneConnection {
-        fn send(&self, _: Flow, _: Buffer) -> Result<(), SendError> {
+        fn send(&self, _: Flow, message: Buffer) -> Result<(), SendError> {
+            let message = Message::parse(&message).expect("our own");
+            lock(&self.statuses).extend(message.status());
             match self.has_ended.load(Ordering::SeqCst) {
                 true => Err(SendError::FlowFailed),
                 false => Ok(()),
@@ -560,6 +572,30 @@ mod tests {
                 assert!(watcher.lock().is_over);
                 assert_eq!(world.row_count(), row_count, "{is_being_written}");
             }
+        }
+    }
+
+    /// Its account was removed meanwhile, for instance, or its SUBSCRIBE waited for the disk for longer than it wanted to watch.
+    #[test]
+    fn a_subscription_that_ends_before_its_subscribe_is_stored_is_not_accepted() {
+        for ends in [false, true] {
+            let world = World::new();
+            world.subscribe(1, None);
+            if ends {
+                world.watcher().push_end(End::Rejected);
+                world.pass(Duration::from_secs(40));
+                assert_eq!(world.core.watchers.len(), 0);
+            }
+            assert!(
+                lock(&world.network.statuses).is_empty(),
+                "it waits for the disk"
+            );
+            world.write();
+            world.pass(Duration::from_secs(1));
+            let expected = if ends { 503 } else { 200 };
+            assert_eq!(*lock(&world.network.statuses), [expected]);
+            world.write();
+            assert_eq!(world.row_count(), usize::from(!ends));
         }
     }
 
