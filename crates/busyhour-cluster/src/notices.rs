@@ -4,6 +4,7 @@ use crate::NodeNumber;
 use busyhour::clock::Instant;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -13,6 +14,9 @@ use std::{
 /// A node may get one of them twice, and in any order, so what it says must stay true: that a
 /// dialog has ended, for instance.
 ///
+/// When there is no room, the source with the most of them loses its oldest: one that takes part in many calls, or says so, must
+/// not keep others from being told.
+///
 /// # Examples
 ///
 /// ```
@@ -21,9 +25,10 @@ use std::{
 /// use std::time::Duration;
 ///
 /// let (second, mut now) = (Duration::from_secs(1), Instant::from_nanos(0));
-/// let mut notices = Notices::new(NodeNumber(1), second);
+/// let source = "192.0.2.7".parse().expect("an address");
+/// let mut notices = Notices::new(NodeNumber(1), second, 10);
 /// notices.view_is(now, [(NodeNumber(1), true), (NodeNumber(2), true)]);
-/// notices.add(now, (*b"it is over").into());
+/// notices.add(now, source, (*b"it is over").into());
 /// let sent = notices.due(now);
 /// assert_eq!((sent[0].to, &*sent[0].text), (NodeNumber(2), &b"it is over"[..]));
 /// // Nobody has answered for a second.
@@ -41,13 +46,19 @@ pub struct Notices {
     /// How long an answer is awaited.
     patience: Duration,
     waiting: BTreeMap<u64, WaitingNotice>,
+    /// The numbers of those that wait, by who caused them.
+    by_source: BTreeMap<IpAddr, BTreeSet<u64>>,
+    /// How many a source may have when there is no room.
+    share: usize,
     last_number: u64,
     given_up: u64,
+    over_share: u64,
 }
 
 #[derive(Debug)]
 struct WaitingNotice {
     to: NodeNumber,
+    source: IpAddr,
     text: Arc<[u8]>,
     since: Instant,
     due: Instant,
@@ -65,37 +76,66 @@ pub struct Notice {
 }
 
 impl Notices {
-    /// So many wait at most; beyond that the oldest are given up.
+    /// So many wait at most; beyond that the source with the most loses its oldest.
     pub const COUNT_MAX: usize = 4096;
 
-    /// None yet. Each is sent again when it was not answered for so long.
-    pub fn new(own: NodeNumber, patience: Duration) -> Self {
+    /// None yet. Each is sent again when it was not answered for so long. A source has so many percent of the places as its share:
+    /// what it loses of more than that is counted apart.
+    pub fn new(own: NodeNumber, patience: Duration, source_percent: usize) -> Self {
         Self {
             own,
             others: BTreeSet::new(),
             patience,
             waiting: BTreeMap::new(),
+            by_source: BTreeMap::new(),
+            share: Self::COUNT_MAX * source_percent / 100,
             last_number: 0,
             given_up: 0,
+            over_share: 0,
         }
     }
 
     /// All other nodes have to be told this, also those that do not live by the last view: it may
-    /// be older than their lives.
-    pub fn add(&mut self, now: Instant, text: Arc<[u8]>) {
-        for to in self.others.iter().copied() {
+    /// be older than their lives. The source is who caused it.
+    pub fn add(&mut self, now: Instant, source: IpAddr, text: Arc<[u8]>) {
+        for to in self.others.clone() {
             if self.waiting.len() == Self::COUNT_MAX {
-                self.waiting.pop_first();
-                self.given_up += 1;
+                self.make_room();
             }
             self.last_number += 1;
             let notice = WaitingNotice {
                 to,
+                source,
                 text: text.clone(),
                 since: now,
                 due: now,
             };
             self.waiting.insert(self.last_number, notice);
+            let of_it = self.by_source.entry(source).or_default();
+            of_it.insert(self.last_number);
+        }
+    }
+
+    /// The source with the most loses its oldest.
+    fn make_room(&mut self) {
+        let greediest = self.by_source.values().max_by_key(|of_it| of_it.len());
+        let Some((oldest, taken)) = greediest.and_then(|it| Some((*it.first()?, it.len()))) else {
+            return;
+        };
+        self.forget(oldest);
+        self.given_up += 1;
+        self.over_share += u64::from(taken > self.share);
+    }
+
+    fn forget(&mut self, number: u64) {
+        let Some(notice) = self.waiting.remove(&number) else {
+            return;
+        };
+        if let Some(of_it) = self.by_source.get_mut(&notice.source) {
+            of_it.remove(&number);
+            if of_it.is_empty() {
+                self.by_source.remove(&notice.source);
+            }
         }
     }
 
@@ -117,7 +157,7 @@ impl Notices {
 
     /// The node has it.
     pub fn answered(&mut self, number: u64) {
-        self.waiting.remove(&number);
+        self.forget(number);
     }
 
     /// The nodes, each with whether it lives, as the database had them at `read_at` or later.
@@ -136,7 +176,9 @@ impl Notices {
             }
         }
         let is_kept = |notice: &WaitingNotice| live.contains(&notice.to) || notice.since >= read_at;
-        self.waiting.retain(|_, notice| is_kept(notice));
+        let gone = self.waiting.iter().filter(|(_, notice)| !is_kept(notice));
+        let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
+        gone.into_iter().for_each(|number| self.forget(number));
     }
 
     /// Those that wait for an answer.
@@ -153,6 +195,11 @@ impl Notices {
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
+
+    /// How many of those were of a source that had more than its share.
+    pub fn over_share(&self) -> u64 {
+        self.over_share
+    }
 }
 
 #[cfg(test)]
@@ -162,14 +209,18 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn one() -> Notices {
-        Notices::new(NodeNumber(1), SECOND)
+        Notices::new(NodeNumber(1), SECOND, 10)
+    }
+
+    fn source(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
     }
 
     #[test]
     fn nobody_who_is_gone_is_told_anything() {
         let (mut now, mut notices) = (Instant::from_nanos(0), one());
         notices.view_is(now, [(NodeNumber(2), true), (NodeNumber(3), true)]);
-        notices.add(now, (*b"over").into());
+        notices.add(now, source(1), (*b"over").into());
         now = now + SECOND;
         notices.view_is(now, [(NodeNumber(2), false), (NodeNumber(3), true)]);
         let due = notices.due(now);
@@ -183,7 +234,7 @@ mod tests {
         let (mut now, mut notices) = (Instant::from_nanos(0), one());
         let view = [(NodeNumber(1), true), (NodeNumber(2), false)];
         notices.view_is(now, view);
-        notices.add(now, (*b"over").into());
+        notices.add(now, source(1), (*b"over").into());
         notices.view_is(now, view);
         assert_eq!(notices.due(now)[0].to, NodeNumber(2));
         now = now + SECOND;
@@ -192,14 +243,33 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_given_up_when_there_are_too_many() {
+    fn when_there_is_no_room_the_source_with_the_most_loses_its_oldest() {
+        let (now, mut notices) = (Instant::from_nanos(0), one());
+        notices.view_is(now, [(NodeNumber(2), true)]);
+        let add = |notices: &mut Notices, last: u8, number: usize| {
+            notices.add(now, source(last), number.to_be_bytes().as_slice().into());
+        };
+        (0..10).for_each(|number| add(&mut notices, 1, number));
+        (0..Notices::COUNT_MAX).for_each(|number| add(&mut notices, 2, 100 + number));
+        assert_eq!(notices.len(), Notices::COUNT_MAX);
+        assert_eq!((notices.given_up(), notices.over_share()), (10, 10));
+        let due = notices.due(now);
+        let texts = due.iter().map(|notice| &*notice.text);
+        let kept = (0..10).chain(110..100 + Notices::COUNT_MAX);
+        assert!(texts.eq(kept.map(usize::to_be_bytes)));
+        due.iter()
+            .for_each(|notice| notices.answered(notice.number));
+        assert!(notices.is_empty() && notices.by_source.is_empty());
+    }
+
+    /// Then nobody has had too many.
+    #[test]
+    fn who_has_no_more_than_its_share_has_not_displaced_others() {
         let (now, mut notices) = (Instant::from_nanos(0), one());
         notices.view_is(now, [(NodeNumber(2), true)]);
         for number in 0..=Notices::COUNT_MAX {
-            let text = number.to_be_bytes().as_slice().into();
-            notices.add(now, text);
+            notices.add(now, source((number % 100) as u8), Arc::default());
         }
-        assert_eq!((notices.len(), notices.given_up()), (Notices::COUNT_MAX, 1));
-        assert_eq!(*notices.due(now)[0].text, 1_usize.to_be_bytes());
+        assert_eq!((notices.given_up(), notices.over_share()), (1, 0));
     }
 }

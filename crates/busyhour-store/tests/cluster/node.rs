@@ -128,7 +128,7 @@ impl Life {
             told: BTreeMap::new(),
             carries: BTreeSet::new(),
             dialogs: BTreeSet::new(),
-            notices: Notices::new(member.node, PATIENCE),
+            notices: Notices::new(member.node, PATIENCE, 10),
             is_connected: false,
             next_beacon: asked_at,
             presence: Presence::default(),
@@ -515,7 +515,8 @@ impl Life {
         } else if self.is_connected && self.lives(bye.carrier) {
             self.out.push(Out::ToNode(bye.carrier, Letter::Bye(bye)));
         } else {
-            self.notices.add(now, bye.to_text().into());
+            let source = [192, 0, 2, bye.came_to as u8].into();
+            self.notices.add(now, source, bye.to_text().into());
             self.send_notices(now);
             self.out.push(Out::Over(bye));
         }

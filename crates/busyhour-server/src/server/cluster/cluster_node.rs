@@ -260,6 +260,7 @@ impl ClusterNode {
             handed_lost: self.link.handed.lost.get(),
             notices_waiting: self.link.notices_waiting(),
             notices_given_up: self.link.notices_given_up(),
+            notices_over_share: self.link.notices_over_share(),
             nodes_direct: of_paths(NodePaths::open_count),
             sent_directly: of_paths(|paths| paths.counters.sent.get()),
             sent_in_pieces: of_paths(|paths| paths.counters.sent_in_pieces.get()),

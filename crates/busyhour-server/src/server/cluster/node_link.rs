@@ -17,7 +17,7 @@ use crate::lock::lock;
 use crate::server::{load::source_shares::SourceShares, stats::counters::Counter};
 use busyhour::clock::Instant;
 use busyhour_cluster::{Broker, BrokerError, ConnectionEnds, Member, NodeNumber, Notices};
-use busyhour_sip::{Flow, Message, Transport};
+use busyhour_sip::{Flow, Message, Transport, source_of};
 use foldhash::quality::FixedState;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -134,7 +134,7 @@ impl NodeLink {
             knows_nodes: AtomicBool::new(false),
             ends: Mutex::default(),
             unchecked: Mutex::default(),
-            notices: Mutex::new(Notices::new(own.node, PATIENCE)),
+            notices: Mutex::new(Notices::new(own.node, PATIENCE, source_percent as usize)),
             counters: LinkCounters::default(),
             handed: HandedNumbers::of_life(own.epoch),
             questions: Arc::default(),
@@ -233,7 +233,8 @@ impl NodeLink {
     /// All other nodes have to be told that this BYE was forwarded here, now or later.
     pub(super) fn add_notice(self: &Arc<Self>, now: Instant, flow: Flow, bye: &[u8]) {
         let message = NodeMessage::new(NodeVerb::CallEnded, self.own, flow).with_sip(bye);
-        lock(&self.notices).add(now, message.bytes().into());
+        let source = source_of(flow.remote.ip());
+        lock(&self.notices).add(now, source, message.bytes().into());
         self.send_notices(now);
     }
 
@@ -318,6 +319,11 @@ impl NodeLink {
     /// Those of which other nodes were not told, since too many waited.
     pub(super) fn notices_given_up(&self) -> u64 {
         lock(&self.notices).given_up()
+    }
+
+    /// Those of them whose source had more than its share.
+    pub(super) fn notices_over_share(&self) -> u64 {
+        lock(&self.notices).over_share()
     }
 
     pub(super) fn is_live(&self, node: u16) -> bool {

@@ -109,8 +109,10 @@ pub struct ClusterStats {
     pub pieces_over_share: u64,
     /// Ends of calls that other nodes were told and have not answered yet; they are told again.
     pub notices_waiting: u64,
-    /// Those that were given up, since 4,096 later ones waited: such a lamp is lit until the session of the call ends.
+    /// Those that were given up, since 4,096 others waited: such a lamp is lit until the session of the call ends.
     pub notices_given_up: u64,
+    /// Those of them whose source had more than its share of what waited.
+    pub notices_over_share: u64,
     /// Connections at other nodes of which this one has asked whether they stand: those of telephones and watchers
     /// whose partition it was granted, and those whose end it may have missed.
     pub connections_checked: u64,
