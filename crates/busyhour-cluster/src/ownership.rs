@@ -52,6 +52,13 @@ pub trait Ownership: Send {
     /// See [`Ownership`].
     fn drain(&mut self, member: Member) -> Result<(), Failure>;
 
+    /// Lets a member be assigned partitions again.
+    ///
+    /// # Errors
+    ///
+    /// See [`Ownership`].
+    fn undrain(&mut self, member: Member) -> Result<(), Failure>;
+
     /// Lets a partition be assigned to a node from now on while that lives; `None` lets it be
     /// assigned as the others are.
     ///

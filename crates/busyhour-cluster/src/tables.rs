@@ -202,6 +202,16 @@ impl Tables {
         Ok(())
     }
 
+    /// Lets a member be assigned partitions again: one that was marked while it started, for instance.
+    ///
+    /// # Errors
+    ///
+    /// When its life is over.
+    pub fn undrain(&mut self, member: Member) -> Result<(), Failure> {
+        self.living(member)?.is_draining = false;
+        Ok(())
+    }
+
     /// Lets a partition be assigned to a node from now on while that lives; `None` lets it be
     /// assigned as the others are.
     ///

@@ -165,6 +165,9 @@ impl Core {
         core.serve_partitions()?;
         core.hear_other_nodes();
         core.open_direct_paths()?;
+        if let Some(cluster) = &core.cluster {
+            cluster.can_serve();
+        }
         core.read_rest();
         Ok(core)
     }

@@ -118,8 +118,16 @@ impl Comparison {
 
     fn join(&mut self) {
         let name = ["alpha", "beta", "gamma"][self.random.below(3)];
+        let is_starting = self.random.below(2) == 0;
         let expected = self.tables.join(self.now, name);
-        let found = match self.ownership.join(name) {
+        if let (Ok(member), true) = (&expected, is_starting) {
+            self.tables.drain(*member).unwrap();
+        }
+        let found = match is_starting {
+            true => self.ownership.join_draining(name),
+            false => self.ownership.join(name),
+        };
+        let found = match found {
             Ok(member) => Ok(member),
             Err(JoinError::InUse(error)) => Err(error),
             Err(JoinError::Store(error)) => panic!("{error}"),
@@ -167,7 +175,11 @@ impl Comparison {
 
     fn leave(&mut self) {
         let member = self.member();
-        let (found, expected) = match self.random.below(3) {
+        let (found, expected) = match self.random.below(5) {
+            3 | 4 => (
+                answered(|| self.ownership.undrain(member)),
+                self.tables.undrain(member),
+            ),
             0 => (
                 answered(|| self.ownership.leave(member)),
                 self.tables.leave(member),

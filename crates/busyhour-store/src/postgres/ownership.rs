@@ -86,9 +86,29 @@ impl PostgresOwnership {
     /// While the lease of its last life is current or a commit of it is on its way, and when the
     /// database cannot be used.
     pub fn join(&mut self, name: &str) -> Result<Member, JoinError> {
+        self.join_as(name, false)
+    }
+
+    /// As [`join`](Self::join), and marks the member as draining in the same transaction: nothing is assigned to a program
+    /// that cannot serve it yet, until it says that it can ([`undrain`](Self::undrain)).
+    ///
+    /// # Errors
+    ///
+    /// As for [`join`](Self::join).
+    pub fn join_draining(&mut self, name: &str) -> Result<Member, JoinError> {
+        self.join_as(name, true)
+    }
+
+    fn join_as(&mut self, name: &str, is_draining: bool) -> Result<Member, JoinError> {
         let lease_ms = self.lease_ms();
         let session = connected(&mut self.session, &self.options)?;
-        let joined = transact(session, |transaction| join(transaction, name, lease_ms));
+        let joined = transact(session, |transaction| {
+            let joined = join(transaction, name, lease_ms)?;
+            if let Some(member) = joined.filter(|_| is_draining) {
+                transaction.execute(DRAIN, &[&number(member), &epoch(member)])?;
+            }
+            Ok(joined)
+        });
         match joined {
             Ok(Some(member)) => Ok(member),
             Ok(None) => Err(InUse.into()),
@@ -181,6 +201,15 @@ impl PostgresOwnership {
         self.change(member, DRAIN)
     }
 
+    /// Lets a member be assigned partitions again.
+    ///
+    /// # Errors
+    ///
+    /// When its life is over, and when the database gives no answer.
+    pub fn undrain(&mut self, member: Member) -> Result<(), Failure> {
+        self.change(member, UNDRAIN)
+    }
+
     /// Lets a partition be assigned to a node from now on while that lives; `None` lets it be
     /// assigned as the others are.
     ///
@@ -267,6 +296,10 @@ impl Ownership for PostgresOwnership {
 
     fn drain(&mut self, member: Member) -> Result<(), Failure> {
         self.drain(member)
+    }
+
+    fn undrain(&mut self, member: Member) -> Result<(), Failure> {
+        self.undrain(member)
     }
 
     fn pin(
@@ -524,6 +557,8 @@ const GIVE: &str = "WITH giver AS (SELECT FROM cluster_node \
     coalesce((SELECT array_agg(epoch) FROM given), '{}')";
 const PIN: &str = "UPDATE cluster_partition SET pinned = $2 WHERE partition = $1";
 const DRAIN: &str = "UPDATE cluster_node SET is_draining = TRUE \
+    WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
+const UNDRAIN: &str = "UPDATE cluster_node SET is_draining = FALSE \
     WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
 const LEAVE: &str = "UPDATE cluster_node SET epoch = epoch + 1, lease_until = NULL \
     WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";

@@ -39,7 +39,8 @@ pub(in crate::cli) fn join(
     let begun = Instant::now();
     let (asked_at, member) = loop {
         let asked_at = Instant::now();
-        match ownership.join(name) {
+        // Nothing is assigned to it before it can serve that.
+        match ownership.join_draining(name) {
             Ok(member) => break (asked_at, member),
             // That may be the last life of this node, which was killed.
             Err(JoinError::InUse(_)) if begun.elapsed() < timing.lease + PATIENCE => {

@@ -126,6 +126,11 @@ impl ClusterNode {
         }
     }
 
+    /// The server has started: from now on it may be assigned partitions.
+    pub(in crate::server) fn can_serve(&self) {
+        self.inbox.push(NodeEvent::CanServe);
+    }
+
     /// Gives everything away and ends this life; `false` if the deadline passed first.
     pub(in crate::server) fn leave(&self, deadline: Duration) -> bool {
         self.inbox.push(NodeEvent::LeaveWanted);

@@ -41,6 +41,8 @@ pub(super) struct NodeThread {
     pub(super) partitions: Arc<PartitionInbox>,
     /// What waits for the answers to changes under way.
     pub(super) closing: BTreeMap<Partition, Grant>,
+    /// The server has started, and the database does not know it yet.
+    pub(super) is_to_be_assigned: bool,
     pub(super) is_leaving: bool,
     pub(super) has_ended: bool,
 }
@@ -75,6 +77,7 @@ impl NodeThread {
             inbox,
             partitions,
             closing: BTreeMap::new(),
+            is_to_be_assigned: false,
             is_leaving: false,
             has_ended: false,
         }
@@ -119,6 +122,7 @@ impl NodeThread {
         }
         actions.extend(self.settle(settled));
         self.follow(actions);
+        self.ask_for_partitions();
         for wish in wishes {
             // Who waits for the others is told when they are dropped.
             if self.has_ended {
@@ -134,6 +138,7 @@ impl NodeThread {
         let now = self.clock.now();
         match event {
             NodeEvent::Announced => self.node.on_announced(now),
+            NodeEvent::CanServe => self.is_to_be_assigned = true,
             NodeEvent::LeaveWanted => {
                 self.is_leaving = true;
                 self.node.on_leave_wanted(now);
@@ -143,6 +148,18 @@ impl NodeThread {
             NodeEvent::Loaded(grant) => return self.node.on_loaded(grant),
         }
         Vec::new()
+    }
+
+    /// From its join on nothing is assigned to it: others would give away what nobody serves until the server has started. If
+    /// there is no answer, it is asked again.
+    fn ask_for_partitions(&mut self) {
+        if !self.is_to_be_assigned || self.is_leaving || self.has_ended {
+            return;
+        }
+        if self.ownership.undrain(self.node.member()).is_ok() {
+            self.is_to_be_assigned = false;
+            self.announce();
+        }
     }
 
     /// Does what the node asks for, in its order, and what follows from it.
@@ -333,14 +350,15 @@ mod tests {
         mpsc,
     };
 
-    /// A database that says the life is over, and counts what is asked of it after that.
-    struct OverDatabase {
+    /// A database that answers beats so, and counts what else is asked of it.
+    struct CountingDatabase {
+        beat: Failure,
         asked: Arc<AtomicU64>,
     }
 
-    impl Ownership for OverDatabase {
+    impl Ownership for CountingDatabase {
         fn beat(&mut self, _: Member) -> Result<View, Failure> {
-            Err(Failure::LifeOver)
+            Err(self.beat)
         }
 
         fn fence(&mut self, _: Member, _: Member) -> Result<bool, Failure> {
@@ -358,6 +376,14 @@ mod tests {
         fn drain(&mut self, _: Member) -> Result<(), Failure> {
             self.asked.fetch_add(1, Ordering::Relaxed);
             Ok(())
+        }
+
+        /// The first time there is no answer.
+        fn undrain(&mut self, _: Member) -> Result<(), Failure> {
+            match self.asked.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(Failure::Away),
+                _ => Ok(()),
+            }
         }
 
         fn pin(&mut self, _: Member, _: Partition, _: Option<NodeNumber>) -> Result<(), Failure> {
@@ -396,20 +422,17 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_node_whose_life_is_over_grants_no_wish_any_more() {
+    /// The thread of a node with such a database, its inbox, and how much was asked of that.
+    fn thread(beat: Failure) -> (NodeThread, Arc<NodeInbox>, Arc<AtomicU64>) {
         let runtime = Runtime::simulated(1);
         let (clock, asked) = (runtime.clock().clone(), Arc::new(AtomicU64::new(0)));
-        let member = Member {
-            node: NodeNumber(1),
-            epoch: 1,
-        };
         let broker: Arc<dyn Broker> = Arc::new(NoBroker);
         let membership = ClusterMembership {
-            member,
+            member: MEMBER,
             timing: Timing::default(),
             since_asked: Box::new(|| Duration::ZERO),
-            ownership: Box::new(OverDatabase {
+            ownership: Box::new(CountingDatabase {
+                beat,
                 asked: asked.clone(),
             }),
             broker: broker.clone(),
@@ -418,8 +441,8 @@ mod tests {
             subjects: "test".to_owned(),
             on_end: Box::new(|_| ()),
         };
-        let link = NodeLink::new(broker.clone(), None, "test".to_owned(), member, (1, 10));
-        let live = LiveStates::new(&runtime, Incarnation::new(member, 1), broker, "test");
+        let link = NodeLink::new(broker.clone(), None, "test".to_owned(), MEMBER, (1, 10));
+        let live = LiveStates::new(&runtime, Incarnation::new(MEMBER, 1), broker, "test");
         let inbox = Arc::new(NodeInbox::default());
         let thread = NodeThread::new(
             membership,
@@ -433,8 +456,14 @@ mod tests {
             inbox.clone(),
             Arc::default(),
         );
+        (thread, inbox, asked)
+    }
+
+    #[test]
+    fn a_node_whose_life_is_over_grants_no_wish_any_more() {
+        let (thread, inbox, asked) = thread(Failure::LifeOver);
         let (told, fates) = mpsc::channel();
-        for what in [Wish::Drain(member), Wish::Pin(Partition(7), None)] {
+        for what in [Wish::Drain(MEMBER), Wish::Pin(Partition(7), None)] {
             let told = told.clone();
             let done = Box::new(move |done| told.send(done).expect("it is heard"));
             assert!(inbox.wish(OperatorWish { what, done }).is_ok());
@@ -447,4 +476,30 @@ mod tests {
             "nothing was done, and nobody says so"
         );
     }
+
+    /// Others would give away what nobody serves until the server has read what it needs.
+    #[test]
+    fn a_node_is_assigned_nothing_before_it_can_serve() {
+        let (mut thread, inbox, asked) = thread(Failure::Away);
+        thread.follow(Vec::new());
+        thread.ask_for_partitions();
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        inbox.push(NodeEvent::CanServe);
+        let (events, _) = inbox.take(Duration::ZERO);
+        assert_eq!(events, [NodeEvent::CanServe]);
+        for event in events {
+            thread.take(event);
+        }
+        (0..3).for_each(|_| thread.ask_for_partitions());
+        assert_eq!(
+            asked.load(Ordering::Relaxed),
+            2,
+            "until there is an answer, and not after that"
+        );
+    }
+
+    const MEMBER: Member = Member {
+        node: NodeNumber(1),
+        epoch: 1,
+    };
 }

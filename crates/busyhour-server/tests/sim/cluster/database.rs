@@ -137,11 +137,14 @@ impl Database {
         state.answer_time_max = 20_000_000;
     }
 
-    /// Begins a life of the node of this name.
+    /// Begins a life of the node of this name, to which nothing is assigned before it can serve.
     pub fn join(&self, name: &str) -> Result<Member, InUse> {
         let mut state = self.lock();
         let now = state.instant();
-        state.tables.join(now, name)
+        let member = state.tables.join(now, name)?;
+        let marked = state.tables.drain(member);
+        assert_eq!(marked, Ok(()), "it has just joined");
+        Ok(member)
     }
 
     /// What a process of a node uses.
@@ -297,14 +300,17 @@ impl DatabaseState {
             return;
         };
         let is_away = self.away.contains(&session.place);
-        let now = self.now;
+        let (now, member) = (self.now, session.member);
         let mut gone = Vec::new();
         while let Some((_, ended)) = session.purges.pop_front_if(|(at, _)| *at <= now) {
             gone.push(ended);
         }
         let mut current = session.current.take();
         if !is_away {
-            gone.iter().for_each(|ended| self.remove_ended(ended));
+            let view = self.tables.view(self.instant());
+            let is_ours = |partition| view.owner(partition) == Some(member);
+            gone.iter()
+                .for_each(|ended| self.remove_ended(ended, is_ours));
         }
         if let Some(transaction) = &mut current {
             self.execute(transaction, is_away);
@@ -435,13 +441,14 @@ impl DatabaseState {
     }
 
     /// Unless it was renewed since.
-    fn remove_ended(&mut self, ended: &EndedBinding) {
+    /// What belongs to another node's partition stays, but for a binding whose time is over.
+    fn remove_ended(&mut self, ended: &EndedBinding, is_ours: impl Fn(Partition) -> bool) {
         let binding = self.bindings.get(&ended.id);
         if binding.is_some_and(|row| row.lease.expires_at == ended.expires_at) {
             self.bindings.remove(&ended.id);
         }
         let soft_state = self.soft_states.get(&ended.id);
-        if soft_state.is_some_and(|(_, row)| row.expires_at == ended.expires_at) {
+        if soft_state.is_some_and(|(of, row)| row.expires_at == ended.expires_at && is_ours(*of)) {
             self.soft_states.remove(&ended.id);
         }
     }
@@ -621,6 +628,10 @@ impl Ownership for NodeOwnership {
 
     fn drain(&mut self, member: Member) -> Result<(), Failure> {
         self.ask(|tables, _| tables.drain(member))
+    }
+
+    fn undrain(&mut self, member: Member) -> Result<(), Failure> {
+        self.ask(|tables, _| tables.undrain(member))
     }
 
     fn pin(

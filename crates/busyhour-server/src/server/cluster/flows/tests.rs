@@ -66,6 +66,11 @@ impl Ownership for ToldDatabase {
         Ok(())
     }
 
+    /// Without an answer no beat is due that a test has not asked for.
+    fn undrain(&mut self, _: Member) -> Result<(), Failure> {
+        Err(Failure::Away)
+    }
+
     fn pin(&mut self, _: Member, _: Partition, _: Option<NodeNumber>) -> Result<(), Failure> {
         Ok(())
     }

@@ -16,6 +16,8 @@ use std::{
 pub(in crate::server::cluster) enum NodeEvent {
     /// Another node said that there is something new.
     Announced,
+    /// The server has started, and can have partitions.
+    CanServe,
     /// The program ends, and gives away what it has.
     LeaveWanted,
     /// The server is gone.
@@ -38,6 +40,7 @@ pub(in crate::server::cluster) struct NodeInbox {
 #[derive(Default)]
 struct WaitingNodeEvents {
     is_announced: bool,
+    can_serve: bool,
     is_leave_wanted: bool,
     is_gone: bool,
     settled: BTreeSet<Partition>,
@@ -53,6 +56,7 @@ impl NodeInbox {
         let mut waiting = self.lock();
         match event {
             NodeEvent::Announced => waiting.is_announced = true,
+            NodeEvent::CanServe => waiting.can_serve = true,
             NodeEvent::LeaveWanted => waiting.is_leave_wanted = true,
             NodeEvent::Gone => waiting.is_gone = true,
             NodeEvent::Settled(partition) => {
@@ -129,7 +133,7 @@ impl NodeInbox {
 
 impl WaitingNodeEvents {
     fn is_empty(&self) -> bool {
-        let is_told = self.is_announced || self.is_leave_wanted || self.is_gone;
+        let is_told = self.is_announced || self.can_serve || self.is_leave_wanted || self.is_gone;
         !is_told && self.wishes.is_empty() && self.settled.is_empty() && self.loaded.is_empty()
     }
 
@@ -137,6 +141,7 @@ impl WaitingNodeEvents {
         let flags = [
             (self.is_gone, NodeEvent::Gone),
             (self.is_announced, NodeEvent::Announced),
+            (self.can_serve, NodeEvent::CanServe),
             (self.is_leave_wanted, NodeEvent::LeaveWanted),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
