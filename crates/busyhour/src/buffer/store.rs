@@ -10,11 +10,9 @@ use std::{
 
 use super::{
     Error,
-    address::{
-        BlockByte, BlockStripes, GRANULE_BYTES, Range, RecentBlock, Region, SizeClass, SlotIndex,
-    },
+    address::{BlockStripes, GRANULE_BYTES, PinnedByte, Range, Region, SizeClass, SlotIndex},
     block::{DropPin, Ref, RefByte, Remaining, Slot, SlotHeader, Stripes, TryDropPin, TryPin},
-    cache::{self, Cache},
+    cache::{self, Cache, Pinning},
     counters::BufferCounters,
     dump::{Dump, LiveBuffer, OwnerUsage},
     leak_tracer::LeakTracer,
@@ -40,7 +38,6 @@ use crate::{
 /// | `threads` | a thread that starts or ends using the pool, readers | under its lock |
 #[derive(Debug)]
 pub(super) struct Store {
-    id: u64,
     me: Weak<Store>,
     region: Region,
     bins: Vec<CachePadded<Mutex<Bin>>>,
@@ -66,7 +63,6 @@ impl Store {
         let bins = SizeClass::all().map(bin).collect();
         let granules = GranuleRuns::new(region.capacity(Range::Granules));
         Ok(Arc::new_cyclic(|me| Self {
-            id: next_id(),
             me: me.clone(),
             region,
             bins,
@@ -125,9 +121,8 @@ impl Store {
     pub(super) fn pin(&self, address: usize) -> Result<(), Error> {
         let mut tried = TryPin::Unusual;
         let pinning = cache::pinning();
-        if let Some((place, offset)) = self.find_to_pin(address, &pinning.recent) {
-            let stripes = self.region.stripes(place);
-            tried = (self.slot(place)).try_pin(offset, &pinning.pinner, &stripes);
+        if let Some(byte) = self.find_to_pin(address, &pinning) {
+            tried = (byte.slot).try_pin(byte.offset, &pinning.pinner, byte.counter);
         }
         match tried {
             TryPin::Held => Ok(()),
@@ -157,11 +152,10 @@ impl Store {
     pub(super) fn unpin(&self, address: usize) -> Result<(), Error> {
         let mut tried = TryDropPin::Unusual;
         let pinning = cache::pinning();
-        if let Some((place, offset)) = self.find_to_unpin(address, &pinning.recent) {
-            let (slot, stripes) = (self.slot(place), self.region.stripes(place));
-            tried = slot.try_drop_pin(offset, &pinning.pinner, &stripes);
+        if let Some(byte) = self.find_to_unpin(address, &pinning) {
+            tried = (byte.slot).try_drop_pin(byte.offset, &pinning.pinner, byte.counter);
             if let TryDropPin::Last(word) = tried {
-                self.put(place, word);
+                self.put(self.region.place_of(byte.slot), word);
                 return Ok(());
             }
         }
@@ -176,7 +170,11 @@ impl Store {
     fn unpin_rarely(&self, tried: TryDropPin, address: usize) -> Result<(), Error> {
         let (place, offset) = self.locate(address)?;
         let (slot, stripes) = (self.slot(place), self.region.stripes(place));
-        match slot.drop_pin(tried, offset, &cache::pinning().pinner, &stripes) {
+        let pinning = cache::pinning();
+        // A thread that only drops pins needs a stripe as well, so that its next
+        // one is as usual.
+        pinning.pinner.stripe();
+        match slot.drop_pin(tried, offset, &pinning.pinner, &stripes) {
             DropPin::Dropped(Remaining::Some) => Ok(()),
             DropPin::Dropped(Remaining::None(word)) => {
                 self.put(place, word);
@@ -187,23 +185,25 @@ impl Store {
         }
     }
 
-    /// The block with the byte at `address` and the offset in it, and notes them
-    /// for the unpin.
+    /// The block with the byte at `address`, which is noted for the unpin; `None`
+    /// for granules, and before the thread's first pin.
     #[inline(always)]
-    fn find_to_pin(&self, address: usize, recent: &RecentBlock) -> Option<(SlotIndex, usize)> {
-        if let Some(found) = recent.find_again(self.id, address) {
+    fn find_to_pin(&self, address: usize, pinning: &Pinning) -> Option<PinnedByte<'_>> {
+        if let Some(found) = pinning.recent.find_again(&self.region, address) {
             return Some(found);
         }
         let byte = self.region.locate_block(address)?;
-        recent.note(self.id, address, &byte);
-        Some((byte.place, byte.offset))
+        let stripe = pinning.pinner.dealt()?;
+        Some(pinning.recent.note(&self.region, address, &byte, stripe))
     }
 
     #[inline(always)]
-    fn find_to_unpin(&self, address: usize, recent: &RecentBlock) -> Option<(SlotIndex, usize)> {
-        let byte = || self.region.locate_block(address);
-        let place = |byte: BlockByte| (byte.place, byte.offset);
-        recent.find(self.id, address).or_else(|| byte().map(place))
+    fn find_to_unpin(&self, address: usize, pinning: &Pinning) -> Option<PinnedByte<'_>> {
+        if let Some(found) = pinning.recent.find(&self.region, address) {
+            return Some(found);
+        }
+        let byte = self.region.locate_block(address)?;
+        Some(PinnedByte::of(&self.region, &byte, pinning.pinner.dealt()?))
     }
 
     /// Drops a handle on the block whose slot is `slot`; returns this store's
@@ -235,7 +235,7 @@ impl Store {
 
     #[inline]
     pub(super) fn id(&self) -> u64 {
-        self.id
+        self.region.id()
     }
 
     /// A reference that keeps the store alive; the caller must have a hold in
@@ -609,13 +609,6 @@ impl Store {
             budget_bytes: self.budget.bytes(),
         }
     }
-}
-
-/// Ids are never reused, so that a thread's cache of a pool that has ended
-/// cannot be mistaken for that of a new pool at the same address.
-fn next_id() -> u64 {
-    static IDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    IDS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Lengths are stored in 32 bits.

@@ -22,6 +22,8 @@ use crate::{
 /// The reserved ranges, and the conversion between an address and its block.
 #[derive(Debug)]
 pub(in crate::buffer) struct Region {
+    /// That of no other region, whether it lives or has ended.
+    id: u64,
     blocks: MmapRaw,
     slots: ZeroedTable<Slot>,
     /// One part per stripe, each as long as `slots`.
@@ -75,6 +77,7 @@ impl Region {
         let slot_count = RANGE_COUNT << (range_shift - BLOCK_SHIFT_MIN);
         let granule_count = GRANULE_RANGE_COUNT * range_bytes / GRANULE_BYTES;
         Ok(Self {
+            id: next_id(),
             blocks: reserve_bytes(RANGE_COUNT * range_bytes).ok_or(refused)?,
             slots: ZeroedTable::reserve(slot_count).ok_or(refused)?,
             pins: ZeroedTable::reserve(STRIPE_COUNT * slot_count).ok_or(refused)?,
@@ -84,6 +87,12 @@ impl Region {
             range_shift,
             page_bytes,
         })
+    }
+
+    /// Tells this region from all others that there ever were.
+    #[inline]
+    pub(in crate::buffer) fn id(&self) -> u64 {
+        self.id
     }
 
     /// The block or granule at `address`, and the offset of `address` from its
@@ -150,10 +159,15 @@ impl Region {
     #[inline]
     pub(in crate::buffer) fn stripes(&self, place: SlotIndex) -> BlockStripes<'_> {
         BlockStripes {
-            pins: &self.pins,
-            stride: self.slots.len(),
+            region: self,
             place,
         }
+    }
+
+    /// The pin counter of `stripe` of the block at `place`.
+    #[inline]
+    pub(in crate::buffer) fn counter(&self, place: SlotIndex, stripe: usize) -> &AtomicU32 {
+        self.pins.get(stripe * self.slots.len() + place.0)
     }
 
     /// The owner of the block at `place`.
@@ -287,15 +301,14 @@ impl Range {
 
 /// The pin counters of one block of a region.
 pub(in crate::buffer) struct BlockStripes<'a> {
-    pins: &'a ZeroedTable<AtomicU32>,
-    stride: usize,
+    region: &'a Region,
     place: SlotIndex,
 }
 
 impl Stripes for BlockStripes<'_> {
     #[inline]
     fn stripe(&self, stripe: usize) -> &AtomicU32 {
-        self.pins.get(stripe * self.stride + self.place.0)
+        self.region.counter(self.place, stripe)
     }
 }
 
@@ -305,6 +318,13 @@ fn whole_pages(offset: usize, len: usize, page_bytes: usize) -> Option<(usize, u
     let first = offset.next_multiple_of(page_bytes);
     let end = (offset + len) / page_bytes * page_bytes;
     (first < end).then(|| (first, end - first))
+}
+
+/// Ids are never used again, so what a thread remembers of a region that has
+/// ended cannot be mistaken for something of a new one at the same address.
+fn next_id() -> u64 {
+    static IDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    IDS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
 /// The system's page size.

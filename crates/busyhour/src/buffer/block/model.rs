@@ -39,7 +39,8 @@ impl Block {
 
     /// Pins like the store; `false` if the block is not live.
     fn pin(&self, pinner: &Pinner) -> bool {
-        let mut tried = self.slot.try_pin(LEN - 1, pinner, &self.stripes);
+        let counter = self.stripes.stripe(pinner.stripe());
+        let mut tried = self.slot.try_pin(LEN - 1, pinner, counter);
         loop {
             match (self.slot).pin_byte(tried, LEN - 1, pinner, &self.stripes) {
                 RefByte::Held | RefByte::FirstHeld => return true,
@@ -52,7 +53,8 @@ impl Block {
     }
 
     fn unpin(&self, pinner: &Pinner) -> bool {
-        let tried = self.slot.try_drop_pin(LEN - 1, pinner, &self.stripes);
+        let counter = self.stripes.stripe(pinner.stripe());
+        let tried = self.slot.try_drop_pin(LEN - 1, pinner, counter);
         match (self.slot).drop_pin(tried, LEN - 1, pinner, &self.stripes) {
             DropPin::Dropped(remaining) => {
                 self.settle(remaining);

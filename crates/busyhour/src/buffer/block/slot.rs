@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use super::{
     slot_header::{HANDLE_COUNT_MAX, Ref, SlotHeader},
-    stripes::{Count, STRIPE_COUNT, Stripes},
+    stripes::{Count, STRIPE_COUNT, Stripes, add_pin, take_pin},
 };
 use crate::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -94,18 +94,19 @@ impl Slot {
     }
 
     /// Adds a pin for a caller that knows an address `offset` bytes into the
-    /// block, if that is as usual: the block is open and striped. It calls
-    /// nothing, so that its caller keeps nothing across a call.
+    /// block, if that is as usual: the block is open and striped. `counter` is
+    /// that of the thread's stripe. It calls nothing, so that its caller keeps
+    /// nothing across a call.
     #[inline(always)]
     pub(in crate::buffer) fn try_pin(
         &self,
         offset: usize,
         pinner: &Pinner,
-        stripes: &impl Stripes,
+        counter: &AtomicU32,
     ) -> TryPin {
-        let (word, dealt) = (self.load(), pinner.dealt.get());
-        match word.is_open() && word.is_striped() && self.covers(offset) && dealt != UNDEALT {
-            true => self.pin_stripe(offset, dealt - 1, pinner, stripes),
+        let word = self.load();
+        match word.is_open() && word.is_striped() && self.covers(offset) {
+            true => self.pin_stripe(offset, pinner, counter),
             false => TryPin::Unusual,
         }
     }
@@ -120,7 +121,7 @@ impl Slot {
     ) -> RefByte {
         let stripe = pinner.stripe();
         let tried = match tried {
-            TryPin::Unusual => self.try_pin(offset, pinner, stripes),
+            TryPin::Unusual => self.try_pin(offset, pinner, stripes.stripe(stripe)),
             other => other,
         };
         match tried {
@@ -136,20 +137,21 @@ impl Slot {
     }
 
     /// Removes a pin, if that is as usual: from the thread's stripe of a block
-    /// that is open, or the own pin of one that is not striped. It calls nothing.
+    /// that is open, or the own pin of one that is not striped. `counter` is
+    /// that of the thread's stripe. It calls nothing.
     #[inline(always)]
     pub(in crate::buffer) fn try_drop_pin(
         &self,
         offset: usize,
         pinner: &Pinner,
-        stripes: &impl Stripes,
+        counter: &AtomicU32,
     ) -> TryDropPin {
-        let (word, dealt) = (self.load(), pinner.dealt.get());
+        let word = self.load();
         if !word.is_live() || !self.covers(offset) {
             return TryDropPin::Unusual;
         }
         if word.is_striped() {
-            if dealt == UNDEALT || !stripes.take(dealt - 1, pinner.recall(self)) {
+            if !take_pin(counter, pinner.recall(self)) {
                 return TryDropPin::Unusual;
             }
             return match SlotHeader(load_sequential_u64(&self.word)).is_closed() {
@@ -267,7 +269,8 @@ impl Slot {
             }
             match self.swap(word, word.striped()) {
                 Ok(()) => {
-                    let pinned = self.pin_stripe(offset, pinner.stripe(), pinner, stripes);
+                    let counter = stripes.stripe(pinner.stripe());
+                    let pinned = self.pin_stripe(offset, pinner, counter);
                     return match self.pin_byte(pinned, offset, pinner, stripes) {
                         RefByte::Held => RefByte::FirstHeld,
                         other => other,
@@ -283,14 +286,8 @@ impl Slot {
     /// stripes. The block may also have been freed and opened again since its
     /// length was read; now that it is held, the length does not change.
     #[inline(always)]
-    fn pin_stripe(
-        &self,
-        offset: usize,
-        stripe: usize,
-        pinner: &Pinner,
-        stripes: &impl Stripes,
-    ) -> TryPin {
-        let Some(count) = stripes.add(stripe) else {
+    fn pin_stripe(&self, offset: usize, pinner: &Pinner, counter: &AtomicU32) -> TryPin {
+        let Some(count) = add_pin(counter) else {
             return TryPin::Full;
         };
         let word = SlotHeader(load_sequential_u64(&self.word));
@@ -314,7 +311,7 @@ impl Slot {
 
     /// Removes a pin from the thread's stripe, the word, or another stripe.
     fn take_pin(&self, pinner: &Pinner, stripes: &impl Stripes) -> DropPin {
-        if stripes.take(pinner.stripe(), pinner.recall(self)) {
+        if take_pin(stripes.stripe(pinner.stripe()), pinner.recall(self)) {
             return DropPin::Dropped(self.settle_stripe(stripes));
         }
         self.take_strange_pin(stripes)
@@ -404,11 +401,14 @@ impl Pinner {
     }
 
     #[inline]
-    fn stripe(&self) -> usize {
-        match self.dealt.get() {
-            UNDEALT => self.deal(),
-            dealt => dealt - 1,
-        }
+    pub(in crate::buffer) fn stripe(&self) -> usize {
+        self.dealt().unwrap_or_else(|| self.deal())
+    }
+
+    /// The thread's stripe, if it has pinned before.
+    #[inline(always)]
+    pub(in crate::buffer) fn dealt(&self) -> Option<usize> {
+        self.dealt.get().checked_sub(1)
     }
 
     #[cold]
@@ -511,8 +511,6 @@ fn too_many_handles() -> ! {
     // Aborts, like `Arc`: continuing would free memory in use.
     std::process::abort()
 }
-
-const UNDEALT: usize = 0;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

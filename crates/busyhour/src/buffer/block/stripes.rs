@@ -11,43 +11,9 @@ pub(in crate::buffer) trait Stripes {
     /// The counter of `stripe`, which is below [`STRIPE_COUNT`].
     fn stripe(&self, stripe: usize) -> &AtomicU32;
 
-    /// Adds a pin to `stripe` and returns the counter; `None` if the counter is
-    /// full, and the caller must take the pin back by [`Stripes::refuse`].
-    #[inline]
-    fn add(&self, stripe: usize) -> Option<Count> {
-        let before = self.stripe(stripe).fetch_add(ADDED, Ordering::SeqCst);
-        let is_full = before & COUNT_MASK >= PIN_COUNT_MAX;
-        (!is_full).then_some(Count(before.wrapping_add(ADDED)))
-    }
-
-    /// Removes a pin from `stripe`; `false` if it has none. `guess` is the
-    /// probable value of the counter: reading it right after a write would
-    /// stall.
-    #[inline]
-    #[must_use]
-    fn take(&self, stripe: usize, guess: Count) -> bool {
-        let counter = self.stripe(stripe);
-        let mut count = guess.0;
-        if count & COUNT_MASK == 0 {
-            count = counter.load(Ordering::Relaxed);
-        }
-        while count & COUNT_MASK != 0 {
-            match counter.compare_exchange_weak(
-                count,
-                count - 1,
-                Ordering::SeqCst,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return true,
-                Err(now) => count = now,
-            }
-        }
-        false
-    }
-
     /// Removes a pin from any stripe.
     fn take_any(&self) -> bool {
-        (0..STRIPE_COUNT).any(|stripe| self.take(stripe, Count::UNKNOWN))
+        (0..STRIPE_COUNT).any(|stripe| take_pin(self.stripe(stripe), Count::UNKNOWN))
     }
 
     /// The limit is half of the counter's range: the other half is for threads
@@ -63,6 +29,33 @@ pub(in crate::buffer) trait Stripes {
             load_sequential_u32(self.stripe(stripe))
         }))
     }
+}
+
+/// Adds a pin to the counter of a stripe and returns its value; `None` if it is
+/// full, and the caller must take the pin back by [`Stripes::refuse`].
+#[inline]
+pub(super) fn add_pin(counter: &AtomicU32) -> Option<Count> {
+    let before = counter.fetch_add(ADDED, Ordering::SeqCst);
+    let is_full = before & COUNT_MASK >= PIN_COUNT_MAX;
+    (!is_full).then_some(Count(before.wrapping_add(ADDED)))
+}
+
+/// Removes a pin from the counter of a stripe; `false` if it has none. `guess`
+/// is its probable value: reading it right after a write would stall.
+#[inline]
+#[must_use]
+pub(super) fn take_pin(counter: &AtomicU32, guess: Count) -> bool {
+    let mut count = guess.0;
+    if count & COUNT_MASK == 0 {
+        count = counter.load(Ordering::Relaxed);
+    }
+    while count & COUNT_MASK != 0 {
+        match counter.compare_exchange_weak(count, count - 1, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(now) => count = now,
+        }
+    }
+    false
 }
 
 /// All counters of a block, with their versions.
