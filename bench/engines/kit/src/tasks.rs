@@ -1,6 +1,7 @@
 //! The scenarios of tasks: `pool-requeue`, `pool-external`, `serializer-pingpong`.
 
 use std::{
+    collections::VecDeque,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -96,6 +97,70 @@ pub fn ceiling(args: &Args) {
     let rate = load.let_run(args.number("ms"));
     load.wait_for(args.number("workers"));
     load.report(rate);
+}
+
+/// Measures a lower limit for a task of `serializer-pingpong`: two locks that nobody else wants,
+/// that of the serializer which gets the task, and that of the one whose task begins. Each thread
+/// has pairs of its own, so nothing is handed over, and no thread is woken.
+pub fn handed_turns(args: &Args) {
+    let load: &'static Load = Box::leak(Box::default());
+    let threads = args.number("workers");
+    for thread in 0..threads {
+        std::thread::spawn(move || run_pairs(PAIRS / threads, load, thread));
+    }
+    let rate = load.let_run(args.number("ms"));
+    load.wait_for(threads);
+    load.report(rate);
+}
+
+/// Runs the tasks of so many pairs in turns, until they shall end.
+fn run_pairs(pairs: u64, load: &'static Load, thread: u64) {
+    let stations: Vec<Station<Turns>> = (0..2 * pairs.max(1))
+        .map(|_| Station::new(Turns::default()))
+        .collect();
+    let mut ready: VecDeque<usize> = (0..stations.len()).step_by(2).collect();
+    ready
+        .iter()
+        .for_each(|first| stations[*first].serial.put(thread));
+    while let Some(index) = ready.pop_front() {
+        let (here, there) = (&stations[index], &stations[index ^ 1]);
+        let task = here.serial.take();
+        if !here.enter(load) {
+            break;
+        }
+        there.serial.put(task);
+        ready.push_back(index ^ 1);
+    }
+    stations
+        .iter()
+        .for_each(|station| load.add_tasks(station.count()));
+    load.end_chain(0);
+}
+
+/// What waits at a serializer, behind a lock of one locked instruction.
+#[derive(Default)]
+struct Turns {
+    is_locked: AtomicBool,
+    task: AtomicU64,
+}
+
+impl Turns {
+    fn put(&self, task: u64) {
+        self.locked(|waiting| waiting.store(task, Ordering::Relaxed));
+    }
+
+    fn take(&self) -> u64 {
+        self.locked(|waiting| waiting.load(Ordering::Relaxed))
+    }
+
+    fn locked<R>(&self, work: impl FnOnce(&AtomicU64) -> R) -> R {
+        while self.is_locked.swap(true, Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+        let done = work(&self.task);
+        self.is_locked.store(false, Ordering::Release);
+        done
+    }
 }
 
 const INITIAL_TASKS: u64 = 200;

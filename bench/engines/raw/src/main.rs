@@ -1,11 +1,13 @@
-//! The limits of the machine: loads at random addresses, additions to one counter
-//! that threads share, threads that share nothing, and turns one after the other.
+//! The limits of the machine: loads at random addresses, additions to one counter that
+//! threads share, threads that share nothing, turns one after the other, tasks that one
+//! lock each orders, and timers without an order.
 
 use kit::{Args, args::refuse, tasks};
 
 mod only_compute;
 mod random_access;
 mod ring;
+mod slot_list;
 
 fn main() {
     let args = Args::from_command_line();
@@ -14,6 +16,8 @@ fn main() {
         "only-compute" => only_compute::run(&args),
         "run-queue-busy" => ring::run(&args),
         "pool-requeue" => tasks::ceiling(&args),
+        "serializer-pingpong" => tasks::handed_turns(&args),
+        "timers" => slot_list::run(&args),
         other => refuse(&format!("no scenario {other}")),
     }
 }
