@@ -240,6 +240,16 @@ impl<T> TimerSlots<T> {
         (QueueHandle { slot, claimed }, entry)
     }
 
+    /// Takes the value of a timer that waits in a range, if nothing else has to be
+    /// done but to count the release.
+    #[inline]
+    pub(super) fn release_simply(&mut self, handle: QueueHandle) -> Option<T> {
+        let (number, offset) = split(handle.slot);
+        let value = (self.chunks.get_mut(number)?).release_simply(offset, handle.claimed)?;
+        self.released += 1;
+        Some(value)
+    }
+
     /// Takes the value out; its entry, if there is one, is dead now. `None` if
     /// the handle is out of date. [`TimerSlots::note_release`] must follow unless
     /// the release was simple.

@@ -1,5 +1,4 @@
 use super::{
-    chunk::SlotRelease,
     entry::{NoneDead, TimerEntry},
     order::DeadlineOrder,
     ranges::RangeKey,
@@ -105,22 +104,25 @@ impl<T> TimerQueue<T> {
     /// Removes a timer, waiting or held; `None` if it has left before.
     #[inline]
     pub fn cancel(&mut self, handle: QueueHandle) -> Option<T> {
-        let (value, release) = self.slots.release(handle)?;
-        let is_noted = !self.is_time_to_tidy(handle);
-        if !(release.is_simple() && is_noted) {
-            self.note_release(handle, release);
+        let Some(value) = self.slots.release_simply(handle) else {
+            return self.cancel_rarely(handle);
+        };
+        if self.is_time_to_tidy(handle) {
+            self.tidy();
         }
         Some(value)
     }
 
-    /// What few cancels have to do. The one call of a cancel, at its end: so the
-    /// others save no registers.
+    /// Cancels a timer that waits in an entry or is held, or the first or last one of a
+    /// chunk.
     #[inline(never)]
-    fn note_release(&mut self, handle: QueueHandle, release: SlotRelease) {
+    fn cancel_rarely(&mut self, handle: QueueHandle) -> Option<T> {
+        let (value, release) = self.slots.release(handle)?;
         self.slots.note_release(handle.slot(), release);
         if self.is_time_to_tidy(handle) || self.slots.occupied() == 0 {
             self.tidy();
         }
+        Some(value)
     }
 
     /// Gives a timer, waiting or held, another deadline; `false` if it has left before.
