@@ -44,6 +44,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
+    vec,
 };
 
 /// The table of devices, in shards with a lock each.
@@ -427,7 +428,8 @@ impl DeviceContext {
     }
 
     /// Wakes due devices of one shard, and comes again for the others, after a rest when it has worked for long enough. What
-    /// comes next is set before devices are woken, so that a panic of one does not stop it.
+    /// comes next is set before devices are woken, so that a panic of one does not stop it; those behind that one are woken
+    /// later ([`DueDevices`]).
     fn wake_some(self: &Arc<Self>) {
         let now = self.clock.now();
         let step = lock(&self.table.due).next(now);
@@ -435,7 +437,13 @@ impl DeviceContext {
             DueStep::Work(index) => {
                 let due = self.take_due(index, now);
                 self.go_on_waking();
-                due.iter().for_each(|device| device.fire(self));
+                let due = due.into_iter();
+                DueDevices {
+                    context: self,
+                    due,
+                    now,
+                }
+                .wake_all();
             }
             DueStep::Rest(rest) => self.go_on_waking_after(rest),
             DueStep::Nothing => {}
@@ -479,6 +487,32 @@ impl DeviceContext {
             lock(&self.table.due).put_back(index);
         }
         due
+    }
+}
+
+/// Devices that are to be woken, one after the other. If one of them panics, the shard has those behind it again, due as
+/// before: their contacts have ended, and nobody else would say so. The one that panicked is not tried again before
+/// somebody asks for it, as it might panic again and again.
+struct DueDevices<'a> {
+    context: &'a Arc<DeviceContext>,
+    due: vec::IntoIter<Arc<Device>>,
+    now: Instant,
+}
+
+impl DueDevices<'_> {
+    fn wake_all(mut self) {
+        let context = self.context;
+        for device in self.due.by_ref() {
+            device.fire(context);
+        }
+    }
+}
+
+impl Drop for DueDevices<'_> {
+    fn drop(&mut self) {
+        for device in self.due.by_ref() {
+            self.context.wake_device(&device, self.now);
+        }
     }
 }
 

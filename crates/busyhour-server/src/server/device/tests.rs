@@ -4,10 +4,13 @@ use crate::server::{
     sip::transactions::{Begun, Repeated},
 };
 use busyhour::{bus::Delivery, runtime::Runtime};
-use busyhour_registrar::watch::RegistrationState;
+use busyhour_registrar::{EndedBinding, watch::RegistrationState};
 use busyhour_sip::Transport;
-use busyhour_store::{DiskBehaviour, SimulatedDisk};
-use std::{net::SocketAddr, time::Duration};
+use busyhour_store::{
+    AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Completion, Contents,
+    DiskBehaviour, EndListener, MemoryStore, Refused, SimulatedDisk, Store, StoreError, StoreStats,
+};
+use std::{net::SocketAddr, sync::atomic::AtomicUsize, time::Duration};
 
 #[test]
 fn many_new_watchers_of_a_registration_do_not_fill_the_queue() {
@@ -221,4 +224,81 @@ fn however_many_connections_end_at_once_each_end_is_treated() {
     simulation.run_until_idle();
     assert!(!is_reached(), "the last one was refused");
     assert_eq!(core.devices.flows.len(), 0);
+}
+
+/// Takes everything, and panics at the fifth end of a contact.
+struct FragileStore {
+    inner: MemoryStore,
+    ends: AtomicUsize,
+}
+
+impl Store for FragileStore {
+    fn load(&self) -> Result<Contents, StoreError> {
+        self.inner.load()
+    }
+
+    fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
+        self.inner.commit(changes, done)
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
+    fn purge(&self, ended: &[EndedBinding]) {
+        let before = self.ends.fetch_add(ended.len(), Ordering::Relaxed);
+        assert_ne!(before, 4, "as this test wants it");
+    }
+
+    fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError> {
+        self.inner.call_records(query)
+    }
+
+    fn remove_old_call_records(&self, limits: CallRecordLimits) {
+        self.inner.remove_old_call_records(limits);
+    }
+
+    fn watch_accounts(&self, revision: u64, listener: AccountListener) {
+        self.inner.watch_accounts(revision, listener);
+    }
+
+    fn watch_end(&self, listener: EndListener) {
+        self.inner.watch_end(listener);
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.inner.stats()
+    }
+
+    fn close(&self, deadline: Duration) -> bool {
+        self.inner.close(deadline)
+    }
+}
+
+#[test]
+fn a_panic_over_one_device_whose_contacts_end_leaves_the_others_their_ends() {
+    let runtime = Runtime::simulated(1);
+    let store = Box::new(FragileStore {
+        inner: MemoryStore::new(),
+        ends: AtomicUsize::new(0),
+    });
+    let core = Core::simulated_with(&runtime, 10, store);
+    let table = &core.devices.table;
+    let aors = (0..).map(|number| format!("sip:user{number}@example.com"));
+    let of_one_shard = aors.filter(|aor| table.shard_of(aor) == 7).take(10);
+    let address = SocketAddr::from(([192, 0, 2, 7], 5060));
+    let simulation = runtime.simulation().expect("virtual");
+    for (number, aor) in of_one_shard.enumerate() {
+        let text = format!(
+            "REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bK{number}\r\n\
+             From: <{aor}>;tag=1\r\nTo: <{aor}>\r\nCall-ID: 1\r\nCSeq: 1 REGISTER\r\n\
+             Contact: <sip:a@192.0.2.7>\r\nContent-Length: 0\r\n\r\n"
+        );
+        let datagram = runtime.buffers().copy_from(text.as_bytes()).expect("room");
+        core.receive(Flow::udp(address, address), &datagram);
+        simulation.run_until_idle();
+    }
+    assert_eq!(table.len(), 10);
+    simulation.run_for(Duration::from_secs(2 * 3600));
+    assert_eq!(table.len(), 1, "all but the one that panicked");
 }
