@@ -1,6 +1,7 @@
 //! Log lines on standard error, for people or for machines, each with the name of its event; the last ones are kept for operators.
 
 mod event_name;
+mod plain_fields;
 pub mod recent;
 
 use recent::{KeepRecent, RecentLog};

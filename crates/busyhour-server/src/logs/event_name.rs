@@ -1,5 +1,6 @@
 //! The name of an event in each line of the log, for programs: it stays when the sentence gets better.
 
+use super::plain_fields::plain_fields;
 use std::{
     fmt::{self, Debug, Write},
     io,
@@ -23,13 +24,14 @@ pub(super) fn text_lines(is_coloured: bool) -> Box<dyn Layer<Registry> + Send + 
     let lines = format().with_ansi(is_coloured).with_target(false);
     // Otherwise a reader of the log that is gone makes every line panic.
     let layer = layer().with_ansi(is_coloured).log_internal_errors(false);
-    layer
+    let form = NameForm::Text;
+    let layer = layer
         .with_writer(io::stderr)
-        .event_format(Named {
-            lines,
-            form: NameForm::Text,
-        })
-        .boxed()
+        .event_format(Named { lines, form });
+    match is_coloured {
+        true => layer.boxed(),
+        false => layer.fmt_fields(plain_fields()).boxed(),
+    }
 }
 
 /// Objects whose last field is `event`.
@@ -70,7 +72,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut line = String::new();
+        let mut line = String::with_capacity(LINE_LEN);
         self.lines
             .format_event(context, Writer::new(&mut line), event)?;
         let Some(name) = made_name(event) else {
@@ -121,21 +123,37 @@ impl Visit for NamingFields {
 /// `login_failed` of `login failed`: the words of the text without an article in front, up to the first
 /// sign that begins an explanation.
 pub(super) fn of_text(text: &str) -> String {
-    let ends = ENDS.iter().filter_map(|end| text.find(end));
-    let end = ends.min().unwrap_or(text.len());
+    let end = explanation(text.as_bytes()).unwrap_or(text.len());
     let words = text[..end]
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty());
-    let words: Vec<_> = words.map(str::to_ascii_lowercase).collect();
-    let is_article = |word: &String| ["a", "an", "the"].contains(&word.as_str());
-    let rest = match words.first().is_some_and(is_article) {
-        true => &words[1..],
-        false => &words[..],
+    let is_article = |word: &str| {
+        ["a", "an", "the"]
+            .iter()
+            .any(|it| word.eq_ignore_ascii_case(it))
     };
-    rest.join("_")
+    let mut name = String::with_capacity(end);
+    for (index, word) in words.enumerate() {
+        if index == 0 && is_article(word) {
+            continue;
+        }
+        if !name.is_empty() {
+            name.push('_');
+        }
+        name.push_str(word);
+    }
+    name.make_ascii_lowercase();
+    name
 }
 
-const ENDS: [&str; 5] = ["; ", ": ", " (", ". ", ", "];
+/// Where the sign stands that begins an explanation.
+fn explanation(text: &[u8]) -> Option<usize> {
+    let begins = |pair: &[u8]| matches!(pair, [b';' | b':' | b'.' | b',', b' '] | [b' ', b'(']);
+    text.windows(2).position(begins)
+}
+
+/// Most lines are shorter.
+const LINE_LEN: usize = 256;
 /// The field with the name of an event whose text varies.
 pub(super) const NAME: &str = "event";
 
@@ -167,5 +185,23 @@ mod tests {
         ] {
             assert_eq!(of_text(text), name);
         }
+        for text in ["", "the", "a: b", "(x", " (x", "Ä the ä; b"] {
+            assert_eq!(of_text(text), words_of(text), "{text}");
+        }
+    }
+
+    /// The same, by the words as a list.
+    fn words_of(text: &str) -> String {
+        let ends = ["; ", ": ", " (", ". ", ", "].map(|end| text.find(end));
+        let end = ends.into_iter().flatten().min().unwrap_or(text.len());
+        let words = text[..end].split(|c: char| !c.is_ascii_alphanumeric());
+        let mut words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        if words
+            .first()
+            .is_some_and(|first| ["a", "an", "the"].contains(first))
+        {
+            words.remove(0);
+        }
+        words.join("_").to_ascii_lowercase()
     }
 }
