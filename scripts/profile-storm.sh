@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# usage: scripts/profile-storm.sh [COUNT] [RATE] [open|digest] [register|calls]
+# usage: scripts/profile-storm.sh [COUNT] [RATE] [open|digest] [register|calls|iax2]
 #
-# Counts what a storm of registrations, or of calls between ten devices, costs inside
+# Counts what a storm of registrations by SIP or IAX2, or of calls between ten devices, costs inside
 # the server, in instructions, and how much of that is each module's: the server runs
 # under valgrind's callgrind while `busyhour storm` registers so many devices, or makes so
 # many calls (600 unless told, 20 a second).
@@ -9,7 +9,8 @@
 # to translate its code first: requests that wait for that are sent again and
 # would be counted twice. A module's share is that of the code in
 # its folder, wherever the compiler has put it, and of functions named after it.
-# With digest each registration is two messages, and each call has three more. Valgrind's
+# With digest each registration is two messages, and each call has three more. A registration by IAX2 is four frames of
+# the device, with a call token and a password (digest). Valgrind's
 # processor has no instructions for SHA-256: what is counted for hash functions costs a real
 # processor a small part of that.
 # Without the dashboard and without log lines: at so low a rate, what they cost once a
@@ -39,13 +40,16 @@ password = "secret"
 END
 valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file="$scratch/out" --log-file="$scratch/log" \
   "$binary" serve --config "$scratch/busyhour.toml" --sip-listen "127.0.0.1:$port" --http-listen off --log-level warn \
+  --iax2-listen "127.0.0.1:$((port + 1))" \
   --sip-auth "$auth" --limits-source-percent 100 --store-path "$scratch/store" >"$scratch/serve" 2>&1 &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 
 credentials=()
 [ "$auth" = open ] || credentials=(--auth 'device{n}:secret')
-storm() { "$binary" storm --target "127.0.0.1:$port" --t1 20s "${credentials[@]}" "$@"; }
+way=(--target "127.0.0.1:$port")
+[ "$kind" != iax2 ] || way=(--protocol iax2 --target "127.0.0.1:$((port + 1))")
+storm() { "$binary" storm "${way[@]}" --t1 20s "${credentials[@]}" "$@"; }
 # The server answers the first device once it is ready.
 for _ in $(seq 60); do
   storm --devices 1 --first 900001 --rate 1 >/dev/null 2>&1 && break
@@ -53,11 +57,11 @@ for _ in $(seq 60); do
 done
 callgrind_control --instr=on "$server" >/dev/null 2>&1
 case "$kind" in
-  register) unit=REGISTER warm_up=(--devices 50 --first 800001 --rate 5)
+  register | iax2) unit=REGISTER warm_up=(--devices 50 --first 800001 --rate 5)
     load=(--devices "$count" --rate "$rate") ;;
   calls) unit=call warm_up=(--calls --devices 10 --rate 5 --over 6s --settle 0s)
     load=(--calls --devices 10 --rate "$rate" --over "$((count / rate))s" --settle 0s) ;;
-  *) echo "register or calls, not $kind" >&2; exit 1 ;;
+  *) echo "register, calls or iax2, not $kind" >&2; exit 1 ;;
 esac
 storm "${warm_up[@]}" >/dev/null
 callgrind_control --zero "$server" >/dev/null 2>&1

@@ -1,6 +1,6 @@
 //! The transport and addresses of messages.
 
-use crate::sip::Via;
+use crate::sip::{Via, push_socket_address};
 use std::{
     fmt::{self, Display, Formatter},
     net::{IpAddr, SocketAddr},
@@ -77,18 +77,36 @@ impl Flow {
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn local_text(&self) -> String {
-        let text = match self.transport {
-            Transport::Udp => self.local.to_string(),
-            other => format!("{}/{}", other.parameter(), self.local),
-        };
-        match self.node {
-            0 => text,
-            node => format!("{node}@{text}"),
+        let mut text = String::with_capacity(TEXT_LEN);
+        if self.node != 0 {
+            text.push_str(itoa::Buffer::new().format(self.node));
+            text.push('@');
         }
+        if self.transport != Transport::Udp {
+            text.push_str(self.transport.parameter());
+            text.push('/');
+        }
+        push_socket_address(&mut text, self.local);
+        text
     }
 
-    /// Reads the text of [`local_text`](Self::local_text) and of the remote address;
-    /// `None` if they are malformed. The connection of such a flow does not exist any
+    /// The remote address as a text, for a store.
+    ///
+    /// ```
+    /// use busyhour_sip::Flow;
+    ///
+    /// let flow = Flow::udp("192.0.2.1:5060".parse()?, "[2001:db8::7]:40000".parse()?);
+    /// assert_eq!(flow.remote_text(), "[2001:db8::7]:40000");
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn remote_text(&self) -> String {
+        let mut text = String::with_capacity(TEXT_LEN);
+        push_socket_address(&mut text, self.remote);
+        text
+    }
+
+    /// Reads the texts of [`local_text`](Self::local_text) and of
+    /// [`remote_text`](Self::remote_text); `None` if they are malformed. The connection of such a flow does not exist any
     /// more: connections end with their process.
     pub fn from_texts(local: &str, remote: &str) -> Option<Self> {
         let (node, local) = local.split_once('@').unwrap_or(("0", local));
@@ -206,6 +224,9 @@ impl FromStr for Transport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("give udp, tcp, tls, ws or wss")]
 pub struct UnknownTransport;
+
+/// An IPv4 address has 21 bytes with its port; what is longer grows.
+const TEXT_LEN: usize = 32;
 
 /// The source of an address, for limits by source: an IPv4 address, or an IPv6 network
 /// of 64 bits, since one host usually has such a network.

@@ -55,10 +55,12 @@ impl Actions {
         self.ends.len() as u64
     }
 
-    /// Adds the datagram that `write` appends.
-    pub(super) fn send(&mut self, flow: Flow, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Adds the datagram that `write` appends, and returns it.
+    pub(super) fn send(&mut self, flow: Flow, write: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+        let start = self.bytes.len();
         write(&mut self.bytes);
         self.ends.push((flow, self.bytes.len()));
+        self.bytes.get(start..).unwrap_or_default()
     }
 
     pub(super) fn note_challenged(&mut self, flow: Flow, username: Box<str>) {

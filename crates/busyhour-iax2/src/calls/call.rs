@@ -208,11 +208,9 @@ impl Call {
             payload,
             ..self.frame(timestamp, command)
         };
-        let mut datagram = Vec::with_capacity(FRAME_BYTES + payload.len());
-        frame.write(&mut datagram);
-        self.outstanding.push(now, self.outbound, &datagram);
+        let datagram = out.send(self.key().flow, |bytes| frame.write(bytes));
+        self.outstanding.push(now, self.outbound, datagram);
         self.outbound = self.outbound.wrapping_add(1);
-        out.send(self.key().flow, |bytes| bytes.extend_from_slice(&datagram));
     }
 
     fn send_once(&self, timestamp: u32, command: Command, out: &mut Actions) {
@@ -240,4 +238,3 @@ impl Call {
 /// A registration takes a few round trips; a client that needs longer has to begin
 /// again.
 const CALL_LIFE: Duration = Duration::from_secs(20);
-const FRAME_BYTES: usize = 12;

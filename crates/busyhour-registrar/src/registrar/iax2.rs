@@ -10,7 +10,7 @@ use super::{
     RegistrationPolicy, RequestedContact, Update, seconds,
 };
 use busyhour::bus::Name;
-use busyhour_sip::Flow;
+use busyhour_sip::{Flow, push_socket_address};
 
 /// What an IAX2 device asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,12 @@ impl Iax2Registration {
 
     /// The contact's URI.
     pub fn contact(&self) -> String {
-        format!("{SCHEME}{}@{}", self.username, self.flow.remote)
+        let mut uri = String::with_capacity(SCHEME.len() + self.username.len() + ADDRESS_LEN);
+        for part in [SCHEME, &self.username, "@"] {
+            uri.push_str(part);
+        }
+        push_socket_address(&mut uri, self.flow.remote);
+        uri
     }
 }
 
@@ -118,6 +123,8 @@ fn wish(uri: &str, expires_s: u32) -> RequestedContact<'_> {
     }
 }
 
+/// An at sign, and an IPv4 address with its port; what is longer grows.
+const ADDRESS_LEN: usize = 22;
 const SCHEME: &str = "iax:";
 /// No SIP Call-ID, since those have no space in them.
 const CALL_ID: &str = "by iax2";

@@ -14,7 +14,7 @@ use super::{
 use busyhour::buffer::Buffer;
 use busyhour_iax2::{CallId, Credentials, Policy, Request, RequestKind, RequestOutcome};
 use busyhour_registrar::{Iax2Registration, Refusal, address_of_record};
-use busyhour_sip::{Flow, Uri};
+use busyhour_sip::{Flow, Uri, push_ip_address};
 use std::{
     net::IpAddr,
     sync::{Arc, atomic::Ordering},
@@ -111,12 +111,11 @@ impl Core {
     fn iax2_registration(&self, request: Request) -> Result<Iax2Registration, Refusal> {
         let flow = request.call.flow();
         let (tenant, user) = self.domains.parts_of(&request.username);
-        let domain = match (tenant, self.config.domains.first()) {
-            (Some(tenant), _) => tenant.name.clone(),
-            (None, Some(domain)) => domain.clone(),
-            (None, None) => host(flow.local.ip()),
+        let domain = match &tenant {
+            Some(tenant) => Some(tenant.name.as_str()),
+            None => self.config.domains.first().map(String::as_str),
         };
-        let uri = format!("sip:{user}@{domain}");
+        let uri = uri_of(user, domain, flow.local.ip());
         let uri = Uri::parse(&uri).ok_or(Refusal::NotFound)?;
         let named = uri.as_sip().and_then(|uri| uri.user);
         if named != Some(user) {
@@ -145,9 +144,19 @@ pub(super) fn policy(tokens: busyhour_iax2::CallTokens, is_open: bool, limits: &
     }
 }
 
-fn host(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
+/// The URI of a user in a domain, or at our address.
+fn uri_of(user: &str, domain: Option<&str>, here: IpAddr) -> String {
+    let host_len = domain.map_or(ADDRESS_LEN, str::len);
+    let mut uri = String::with_capacity("sip:@".len() + user.len() + host_len);
+    for part in ["sip:", user, "@"] {
+        uri.push_str(part);
     }
+    match domain {
+        Some(domain) => uri.push_str(domain),
+        None => push_ip_address(&mut uri, here.to_canonical()),
+    }
+    uri
 }
+
+/// An IPv4 address has no more bytes; what is longer grows.
+const ADDRESS_LEN: usize = 15;

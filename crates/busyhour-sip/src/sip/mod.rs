@@ -28,7 +28,7 @@ pub use read::unread_request::UnreadRequest;
 pub use read::validate::Essentials;
 pub use read::vias::ViaIter;
 pub use status::Status;
-pub use text::digits::{push_socket_address, write_hex};
+pub use text::digits::{push_ip_address, push_socket_address, write_hex};
 pub use text::lex::{ListIter, unescape};
 pub use text::write::{HeaderValue, Output, SliceOutput};
 pub use values::address::Address;

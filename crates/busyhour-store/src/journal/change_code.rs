@@ -223,7 +223,7 @@ fn put_contact(bytes: &mut Vec<u8>, contact: &Contact) {
     put_text(bytes, contact.path);
     put_text(bytes, contact.user_agent);
     put_text(bytes, &contact.flow.local_text());
-    put_text(bytes, &contact.flow.remote.to_string());
+    put_text(bytes, &contact.flow.remote_text());
 }
 
 fn put_lease(bytes: &mut Vec<u8>, lease: &Lease) {

@@ -86,7 +86,7 @@ fn put_contact(
         contact.call_id,
         contact.path,
         contact.user_agent,
-        contact.flow.remote.to_string(),
+        contact.flow.remote_text(),
         contact.flow.local_text(),
     ])?;
     Ok(())

@@ -140,7 +140,16 @@ impl AccountRange {
             return false;
         };
         let in_range = value >= self.first && value - self.first < self.count;
-        in_range && number == format!("{value:0width$}", width = self.digits)
+        in_range && self.is_spelled(number)
+    }
+
+    /// Whether a number is written with as many digits as the range has, and with zeros in
+    /// front only to have so many. This is asked of each registration.
+    fn is_spelled(&self, number: &str) -> bool {
+        let len = self.digits.max(1);
+        let has_digits_only = number.bytes().all(|byte| byte.is_ascii_digit());
+        let has_zeros = number.len() > len && number.starts_with('0');
+        has_digits_only && number.len() >= len && !has_zeros
     }
 }
 
@@ -322,6 +331,24 @@ mod tests {
             user: user.into(),
             secret: Secret::plaintext("single"),
             mailbox: None,
+        }
+    }
+
+    #[test]
+    fn the_spelling_is_that_of_the_format() {
+        let numbers = [
+            "0", "7", "07", "10", "010", "0010", "00", "000", "", "+7", "7 ", "٧",
+        ];
+        for digits in 0..5 {
+            for number in numbers {
+                let value = number.parse::<u64>();
+                let is_same = value.is_ok_and(|value| number == format!("{value:0digits$}"));
+                assert_eq!(
+                    range(digits).is_spelled(number),
+                    is_same,
+                    "{number}, {digits}"
+                );
+            }
         }
     }
 

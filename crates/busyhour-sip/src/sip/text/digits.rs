@@ -2,7 +2,7 @@
 //! response has a dozen of them, and that would cost more than all the rest.
 
 use std::fmt::Write;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The text of an IPv4 address.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,24 @@ pub fn push_socket_address(text: &mut String, address: SocketAddr) {
     }
 }
 
+/// Appends an address as it stands in a URI.
+///
+/// ```
+/// let mut uri = String::from("sip:alice@");
+/// busyhour_sip::push_ip_address(&mut uri, "2001:db8::7".parse()?);
+/// assert_eq!(uri, "sip:alice@[2001:db8::7]");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+pub fn push_ip_address(text: &mut String, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => text.push_str(Ipv4Text::new(address).as_str()),
+        IpAddr::V6(address) => {
+            // Writing to a String can't fail.
+            let _ = write!(text, "[{address}]");
+        }
+    }
+}
+
 static HEX: [[u8; 2]; 256] = hex();
 
 const fn hex() -> [[u8; 2]; 256] {
@@ -100,6 +118,10 @@ mod tests {
             let mut text = String::new();
             push_socket_address(&mut text, address);
             prop_assert_eq!(text, address.to_string());
+            let mut text = String::new();
+            push_ip_address(&mut text, address.ip());
+            let without_port = SocketAddr::new(address.ip(), 0).to_string();
+            prop_assert_eq!(Some(text.as_str()), without_port.strip_suffix(":0"));
         }
 
         #[test]
