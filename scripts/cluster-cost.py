@@ -148,7 +148,7 @@ def spread(values, digits=0):
 
 
 def times(parts):
-    """Of NATS by its threads, since it takes less than a tick in some rounds; the others have some that end."""
+    """Processor time of each part, in seconds. That of NATS is read from its threads, in nanoseconds: it is less than a tick in some rounds."""
     return {part: (seconds_of_threads if part == "NATS" else seconds)(pids()) for part, pids in parts.items()}
 
 

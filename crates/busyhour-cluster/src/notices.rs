@@ -3,6 +3,7 @@
 use crate::NodeNumber;
 use busyhour::clock::Instant;
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::Arc,
@@ -116,9 +117,10 @@ impl Notices {
         }
     }
 
-    /// The source with the most loses its oldest.
+    /// The source with the most loses its oldest; of several, the one whose oldest has waited longest.
     fn make_room(&mut self) {
-        let greediest = self.by_source.values().max_by_key(|of_it| of_it.len());
+        let has_more = |of_it: &&BTreeSet<u64>| (of_it.len(), Reverse(of_it.first().copied()));
+        let greediest = self.by_source.values().max_by_key(has_more);
         let Some((oldest, taken)) = greediest.and_then(|it| Some((*it.first()?, it.len()))) else {
             return;
         };
@@ -205,6 +207,7 @@ impl Notices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -271,5 +274,18 @@ mod tests {
             notices.add(now, source((number % 100) as u8), Arc::default());
         }
         assert_eq!((notices.given_up(), notices.over_share()), (1, 0));
+    }
+
+    #[test]
+    fn of_sources_with_equally_many_the_one_that_began_first_loses_its_own() {
+        let (now, mut notices) = (Instant::from_nanos(0), one());
+        notices.view_is(now, [(NodeNumber(2), true)]);
+        for number in 0..=Notices::COUNT_MAX as u32 {
+            let text = number.to_be_bytes();
+            notices.add(now, Ipv4Addr::from(text).into(), text.as_slice().into());
+        }
+        let due = notices.due(now);
+        let texts = due.iter().map(|notice| &*notice.text);
+        assert!(texts.eq((1..=Notices::COUNT_MAX as u32).map(u32::to_be_bytes)));
     }
 }

@@ -9,7 +9,8 @@ use crate::{Failure, Grant, Member, NodeNumber, Partition, View};
 /// asks is over, [`Failure::Away`] when there is no answer, and then it is unknown whether it was
 /// done.
 pub trait Ownership: Send {
-    /// Whether a method may block. Where none does, as in a simulation, a node needs no threads of its own to ask.
+    /// Whether a method may block. Without that a node has no threads of its own, and tasks of the runtime ask instead: only for a
+    /// simulated runtime, whose store answers at once as well.
     fn blocks(&self) -> bool {
         true
     }

@@ -100,8 +100,9 @@ pub fn ceiling(args: &Args) {
 }
 
 /// Measures a lower limit for a task of `serializer-pingpong`: two locks that nobody else wants,
-/// that of the serializer which gets the task, and that of the one whose task begins. Each thread
-/// has pairs of its own, so nothing is handed over, and no thread is woken.
+/// that of the serializer which gets the task, and that of the one whose task begins, and the
+/// scenario's counter, which all threads share. Each thread has pairs of its own, so nothing is
+/// handed over, and no thread is woken.
 pub fn handed_turns(args: &Args) {
     let load: &'static Load = Box::leak(Box::default());
     let threads = args.number("workers");

@@ -1,6 +1,6 @@
 //! The limits of the machine: loads at random addresses, additions to one counter that
-//! threads share, threads that share nothing, turns one after the other, tasks that one
-//! lock each orders, and timers without an order.
+//! threads share, threads that share nothing, turns one after the other, tasks that two
+//! locks each order, and timers without an order.
 
 use kit::{Args, args::refuse, tasks};
 

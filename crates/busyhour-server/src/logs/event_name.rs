@@ -185,7 +185,16 @@ mod tests {
         ] {
             assert_eq!(of_text(text), name);
         }
-        for text in ["", "the", "a: b", "(x", " (x", "Ä the ä; b"] {
+        for text in [
+            "",
+            "the",
+            "a: b",
+            "(x",
+            " (x",
+            "Ä the ä; b",
+            "The door; x",
+            "An X",
+        ] {
             assert_eq!(of_text(text), words_of(text), "{text}");
         }
     }
@@ -194,7 +203,8 @@ mod tests {
     fn words_of(text: &str) -> String {
         let ends = ["; ", ": ", " (", ". ", ", "].map(|end| text.find(end));
         let end = ends.into_iter().flatten().min().unwrap_or(text.len());
-        let words = text[..end].split(|c: char| !c.is_ascii_alphanumeric());
+        let text = text[..end].to_ascii_lowercase();
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric());
         let mut words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
         if words
             .first()
@@ -202,6 +212,6 @@ mod tests {
         {
             words.remove(0);
         }
-        words.join("_").to_ascii_lowercase()
+        words.join("_")
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     wait_until,
 };
 use nix::sys::signal::Signal;
+use postgres::{Client, NoTls};
 use rcgen::generate_simple_self_signed;
 use std::{
     collections::BTreeSet,
@@ -14,6 +15,7 @@ use std::{
     os::unix::net::UnixStream,
     path::PathBuf,
     process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -239,6 +241,37 @@ fn a_partition_is_moved_when_the_database_has_it() {
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         assert!(answer.contains("the database gave no answer"), "{answer}");
     }
+}
+
+/// Others would give away what nobody serves yet.
+#[test]
+fn a_node_that_starts_is_assigned_nothing_until_it_can_serve() {
+    let site = Site::new();
+    let alpha = site.node("alpha");
+    alpha.wait_until_it_serves(256);
+    let session = || Client::connect(&site.postgres.url(DATABASE), NoTls).expect("it listens");
+    let (mut holder, mut asker) = (session(), session());
+    // Which it reads when it starts.
+    let mut lock = holder.transaction().expect("begun");
+    lock.batch_execute("LOCK TABLE account IN ACCESS EXCLUSIVE MODE")
+        .expect("locked");
+    let mut beta = || {
+        let sql = "SELECT is_draining, (SELECT count(*) FROM cluster_partition WHERE owner = node) \
+            FROM cluster_node WHERE name = 'beta'";
+        let row = asker.query_opt(sql, &[]).expect("an answer");
+        row.map(|row| (row.get::<_, bool>(0), row.get::<_, i64>(1)))
+    };
+    thread::scope(|scope| {
+        let started = scope.spawn(|| site.node("beta"));
+        wait_until(|| beta().is_some(), || "beta has not joined".to_owned());
+        // Three beats, of which one was enough to be given its half.
+        thread::sleep(Duration::from_secs(2));
+        assert_eq!(beta(), Some((true, 0)));
+        assert_eq!(alpha.serves(), 256);
+        lock.rollback().expect("unlocked");
+        started.join().expect("it starts").wait_until_it_serves(128);
+        assert_eq!(beta(), Some((false, 128)));
+    });
 }
 
 #[test]

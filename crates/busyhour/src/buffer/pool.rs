@@ -18,6 +18,9 @@ use crate::{clock::Clock, stats::BufferStats};
 /// kinds of hold are counted separately, so one unpin too many cannot free what
 /// a `Buffer` still uses.
 ///
+/// A signal handler must call nothing of it, as it must not allocate: it may
+/// have interrupted a pin on the same thread.
+///
 /// # Examples
 ///
 /// ```

@@ -186,7 +186,7 @@ impl Store {
     }
 
     /// The block with the byte at `address`, which is noted for the unpin; `None`
-    /// for granules, and before the thread's first pin.
+    /// for granules, and before the thread's first pin or unpin.
     #[inline(always)]
     fn find_to_pin(&self, address: usize, pinning: &Pinning) -> Option<PinnedByte<'_>> {
         if let Some(found) = pinning.recent.find_again(&self.region, address) {

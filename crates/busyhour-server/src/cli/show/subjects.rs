@@ -260,7 +260,7 @@ pub(super) const CLUSTER: Subject = Subject {
         column("name", "the node, as its cluster.node names it"),
         column(
             "life",
-            "up, draining if it gives its partitions away, late if its lease is over, or down",
+            "up, draining if it gives its partitions away or is starting, late if its lease is over, or down",
         ),
         column("partitions", "how many of the 256 partitions it owns"),
         column(

@@ -43,6 +43,8 @@ pub(super) struct NodeThread {
     pub(super) closing: BTreeMap<Partition, Grant>,
     /// The server has started, and the database does not know it yet.
     pub(super) is_to_be_assigned: bool,
+    /// An operator has had it drained.
+    pub(super) is_drained: bool,
     pub(super) is_leaving: bool,
     pub(super) has_ended: bool,
 }
@@ -78,6 +80,7 @@ impl NodeThread {
             partitions,
             closing: BTreeMap::new(),
             is_to_be_assigned: false,
+            is_drained: false,
             is_leaving: false,
             has_ended: false,
         }
@@ -138,13 +141,13 @@ impl NodeThread {
         let now = self.clock.now();
         match event {
             NodeEvent::Announced => self.node.on_announced(now),
-            NodeEvent::CanServe => self.is_to_be_assigned = true,
+            NodeEvent::CanServe => self.is_to_be_assigned = !self.is_drained,
             NodeEvent::LeaveWanted => {
                 self.is_leaving = true;
                 self.node.on_leave_wanted(now);
             }
-            NodeEvent::Gone => {}
-            NodeEvent::Settled(partition) => return self.settle(vec![partition]),
+            // Collected before.
+            NodeEvent::Gone | NodeEvent::Settled(_) => {}
             NodeEvent::Loaded(grant) => return self.node.on_loaded(grant),
         }
         Vec::new()
@@ -266,6 +269,9 @@ impl NodeThread {
         };
         match granted {
             Ok(()) => {
+                if wish.what == Wish::Drain(member) {
+                    (self.is_drained, self.is_to_be_assigned) = (true, false);
+                }
                 self.announce();
                 (wish.done)(Ok(()));
             }

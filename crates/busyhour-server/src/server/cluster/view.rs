@@ -55,7 +55,7 @@ pub enum NodeWay {
 pub enum NodeLife {
     /// Its lease is current.
     Up,
-    /// The same, and it gives its partitions away.
+    /// The same, and nothing is assigned to it, since it gives its partitions away or is starting.
     Draining,
     /// Its lease is over, and nobody has ended its life yet.
     Late,

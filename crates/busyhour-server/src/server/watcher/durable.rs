@@ -378,13 +378,14 @@ impl WatcherContext {
     pub(in crate::server) fn end_subscriptions(&self) {
         let watchers = self.watchers.all();
         let rows = watchers.iter().filter_map(Watcher::end_with_server);
+        let rows = rows.map(|(device, id)| (Partition::of(&device), device, id));
         let mut rows: Vec<_> = rows.collect();
-        // Rows of another node's partition are that node's.
-        rows.sort_by_key(|(device, _)| Partition::of(device));
-        for of_one in rows.chunk_by(|(a, _), (b, _)| Partition::of(a) == Partition::of(b)) {
+        // A commit is for one partition, and is refused if that is another node's.
+        rows.sort_by_key(|(partition, ..)| *partition);
+        for of_one in rows.chunk_by(|(a, ..), (b, ..)| a == b) {
             for batch in of_one.chunks(BATCH_LEN) {
-                let (device, _) = &batch[0];
-                let changes = batch.iter().map(|(_, id)| Change::RemoveSoftState(*id));
+                let (_, device, _) = &batch[0];
+                let changes = batch.iter().map(|(.., id)| Change::RemoveSoftState(*id));
                 let changes = changes.collect();
                 // A row that stays is restored at the next start; then its watcher answers
                 // that it is over.

@@ -16,6 +16,7 @@ use busyhour_store::{
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
+    ops::RangeInclusive,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -43,7 +44,7 @@ struct DatabaseState {
     orphaned: Vec<Transaction>,
     /// Who has committed to a partition in one of its epochs.
     committers: BTreeMap<(Partition, u64), Member>,
-    /// The last CSeq that was committed for an address.
+    /// The last CSeq that was committed for a contact.
     last_cseqs: BTreeMap<Box<str>, u32>,
     /// Each contact that ever was durable, with each CSeq that it had.
     ever_bound: BTreeSet<(String, u32)>,
@@ -262,12 +263,11 @@ impl Database {
         (told.into_iter().collect(), listener)
     }
 
-    /// Whether this contact was ever durable with this CSeq or an earlier one.
-    pub fn was_bound(&self, contact: &str, cseq: u32) -> bool {
+    /// Whether this contact was ever durable with one of these CSeqs.
+    pub fn was_bound(&self, contact: &str, cseqs: RangeInclusive<u32>) -> bool {
         let state = self.lock();
-        let from = (contact.to_owned(), 0);
-        let mut until = state.ever_bound.range(from..=(contact.to_owned(), cseq));
-        until.next().is_some()
+        let [from, until] = [*cseqs.start(), *cseqs.end()].map(|it| (contact.to_owned(), it));
+        state.ever_bound.range(from..=until).next().is_some()
     }
 
     /// Whether a subscription whose dialog has this tag ever was durable.
@@ -391,6 +391,7 @@ impl DatabaseState {
             }) => {
                 let of = grant.map(|grant| grant.partition);
                 assert_eq!(of, Some(Partition::of(&aor)), "{aor} has another partition");
+                self.note_cseq(contact.uri(), lease.cseq);
                 if !lease.removed {
                     self.ever_bound
                         .insert((contact.uri().to_owned(), lease.cseq));
@@ -404,15 +405,14 @@ impl DatabaseState {
                 self.bindings.insert(id, row);
             }
             Change::Binding(BindingChange::Renew { id, lease }) => {
-                if let Some(row) = self.bindings.get(&id) {
-                    self.note_cseq(&row.aor.clone(), lease.cseq);
-                }
                 if let Some(row) = self.bindings.get_mut(&id) {
-                    if !lease.removed {
-                        let contact = row.contact.uri().to_owned();
-                        self.ever_bound.insert((contact, lease.cseq));
-                    }
+                    let contact = row.contact.uri().to_owned();
+                    let (cseq, is_removed) = (lease.cseq, lease.removed);
                     row.lease = lease;
+                    self.note_cseq(&contact, cseq);
+                    if !is_removed {
+                        self.ever_bound.insert((contact, cseq));
+                    }
                 }
             }
             Change::Binding(BindingChange::Remove { id }) => drop(self.bindings.remove(&id)),
@@ -434,14 +434,13 @@ impl DatabaseState {
     }
 
     /// A device has one Call-ID, so what it asks for rises.
-    fn note_cseq(&mut self, aor: &str, cseq: u32) {
-        let last = self.last_cseqs.entry(aor.into()).or_default();
-        assert!(*last <= cseq, "{aor} has {cseq} after {last}");
+    fn note_cseq(&mut self, contact: &str, cseq: u32) {
+        let last = self.last_cseqs.entry(contact.into()).or_default();
+        assert!(*last <= cseq, "{contact} has {cseq} after {last}");
         *last = cseq;
     }
 
-    /// Unless it was renewed since.
-    /// What belongs to another node's partition stays, but for a binding whose time is over.
+    /// Removes a row, unless it was renewed since; a soft state only if its partition is this node's.
     fn remove_ended(&mut self, ended: &EndedBinding, is_ours: impl Fn(Partition) -> bool) {
         let binding = self.bindings.get(&ended.id);
         if binding.is_some_and(|row| row.lease.expires_at == ended.expires_at) {

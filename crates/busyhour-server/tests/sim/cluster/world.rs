@@ -17,7 +17,7 @@ use crate::{
     world::check_beliefs,
 };
 use busyhour_server::server::ServerConfig;
-use busyhour_sip::{Message, Method};
+use busyhour_sip::{Contacts, Message, Method};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     net::SocketAddr,
@@ -43,6 +43,8 @@ pub struct ClusterWorld {
     watchers: Vec<Watcher>,
     /// The place that a client sends to.
     targets: BTreeMap<SocketAddr, usize>,
+    /// The contacts that each REGISTER names, by its branch.
+    asked: BTreeMap<String, Vec<String>>,
     /// The branches of 200s that were sent at least once.
     acknowledged: HashSet<String>,
     is_quiet: bool,
@@ -107,6 +109,7 @@ impl ClusterWorld {
             devices: Vec::new(),
             watchers: Vec::new(),
             targets: BTreeMap::new(),
+            asked: BTreeMap::new(),
             acknowledged: HashSet::new(),
             is_quiet: false,
             is_logged: false,
@@ -353,6 +356,7 @@ impl ClusterWorld {
     fn act<R>(&mut self, from: SocketAddr, act: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let (result, sent) = self.let_act(act);
         for bytes in sent {
+            self.note_asked(&bytes);
             let place = match self.targets.get(&from) {
                 Some(place) => *place,
                 None => self.choose_place(from),
@@ -523,7 +527,7 @@ impl ClusterWorld {
             return;
         }
         let branch = message.via().unwrap().branch().unwrap_or("").to_owned();
-        if !self.acknowledged.insert(branch) {
+        if !self.acknowledged.insert(branch.clone()) {
             return;
         }
         if is_subscribe {
@@ -531,10 +535,27 @@ impl ClusterWorld {
             let is_durable = self.database.was_subscribed(tag);
             return assert!(is_durable, "{tag} was acknowledged and is not durable");
         }
+        let named = self.asked.get(&branch);
         for (contact, _) in listed(&message) {
-            let is_durable = self.database.was_bound(&contact, cseq.number);
+            let is_named = named.is_some_and(|named| named.contains(&contact));
+            // The others were bound by earlier requests.
+            let from = if is_named { cseq.number } else { 0 };
+            let is_durable = self.database.was_bound(&contact, from..=cseq.number);
             assert!(is_durable, "{contact} was acknowledged and is not durable");
         }
+    }
+
+    fn note_asked(&mut self, request: &[u8]) {
+        if !request.starts_with(b"REGISTER ") {
+            return;
+        }
+        let message = Message::parse(request).expect("clients send complete messages");
+        let branch = message.via().unwrap().branch().unwrap_or("").to_owned();
+        let Ok(Contacts::List(contacts)) = message.contacts() else {
+            return;
+        };
+        let contacts = contacts.map(|it| it.expect("a contact").address.uri_text.to_owned());
+        self.asked.insert(branch, contacts.collect());
     }
 
     fn place_of(&self, address: SocketAddr, of: fn(usize) -> SocketAddr) -> Option<usize> {
@@ -559,7 +580,9 @@ fn plan(random: &mut Random, place_count: usize) -> Vec<(u64, Step)> {
     let mut now = 10 * SECOND;
     for _ in 0..random.within(1, 10) {
         now += random.within(SECOND, 40 * SECOND);
-        let [place, other] = [0, 0].map(|from| random.within(from, place_count as u64) as usize);
+        let place = random.within(0, place_count as u64) as usize;
+        let distance = random.within(1, place_count as u64) as usize;
+        let other = (place + distance) % place_count;
         let pause = random.within(SECOND, 20 * SECOND);
         let is_two = random.permille(200);
         let step = match random.within(0, 8) {

@@ -168,7 +168,7 @@ impl<'c> Contacts<'c> {
             columns.call_ids.push(storable(contact.call_id));
             columns.paths.push(storable(contact.path));
             columns.user_agents.push(storable(contact.user_agent));
-            columns.remotes.push(contact.flow.remote.to_string());
+            columns.remotes.push(contact.flow.remote_text());
             columns.locals.push(contact.flow.local_text());
             columns.connections.push(contact.flow.connection.into());
         }

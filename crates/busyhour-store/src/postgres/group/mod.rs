@@ -253,7 +253,8 @@ const PUT_SOFT_STATES: &str = "INSERT INTO soft_state \
 const REMOVE_ENDED_SOFT_STATES: &str = "DELETE FROM soft_state \
     USING unnest($1::bigint[], $2::bigint[]) AS ended (id, expires_at_ns) \
     WHERE soft_state.id = ended.id AND soft_state.expires_at_ns = ended.expires_at_ns";
-/// A partition cannot be given away until this is committed; one that is being given away at this moment is taken for given.
+/// A partition cannot be given away until this is committed. One that another transaction changes at this moment is taken for given: if
+/// it stays here, the row stays until its time is over or the partition is read again.
 const REMOVE_ENDED_SOFT_STATES_OF_OURS: &str = "WITH known AS MATERIALIZED (SELECT id, expires_at_ns, \
     (('x' || substr(md5(value::json->>'device'), 1, 2))::bit(8)::integer) AS partition \
     FROM soft_state JOIN unnest($1::bigint[], $2::bigint[]) AS ended (id, expires_at_ns) \

@@ -405,7 +405,7 @@ impl Pinner {
         self.dealt().unwrap_or_else(|| self.deal())
     }
 
-    /// The thread's stripe, if it has pinned before.
+    /// The thread's stripe, if it has pinned or unpinned before.
     #[inline(always)]
     pub(in crate::buffer) fn dealt(&self) -> Option<usize> {
         self.dealt.get().checked_sub(1)

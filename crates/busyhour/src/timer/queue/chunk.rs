@@ -85,7 +85,7 @@ mod stamps {
     const LOW: u32 = IDLE | RANGE;
 
     pub(super) const FIRST: u32 = IDLE;
-    /// What a change adds to a stamp at most.
+    /// What `next` adds to a stamp at most.
     pub(super) const STEP: u32 = LOW + 1;
 
     /// The next stamp of a timer that waits in an entry.
@@ -215,7 +215,7 @@ impl<T> Chunk<T> {
     }
 
     /// Takes the value of a timer that waits in a range since this claim, if nothing is
-    /// left to be counted. Most cancels are of that kind: three comparisons say so.
+    /// left to be counted. Most cancels are of that kind: four comparisons say so.
     #[inline]
     pub(super) fn release_simply(&mut self, offset: usize, claimed: NonZero<u32>) -> Option<T> {
         let slot = &mut self.memory.as_mut()?.slots[offset];
@@ -543,3 +543,28 @@ const NO_SLOT: u32 = CHUNK_SLOTS as u32;
 const STAMP_RETIRED: u32 = u32::MAX / 2;
 const BEGUN: &str = "a chunk has its memory before slots are claimed from it";
 const NOT_RETIRED: &str = "a slot in use has stamps left";
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_with_its_last_stamp_is_not_released_simply_and_not_claimed_again() {
+        const LAST: u32 = STAMP_RETIRED + 1 - stamps::STEP;
+        let mut chunk = Chunk::new();
+        chunk.begin(1);
+        for n in 0..3 {
+            assert!(!chunk.fresh().expect("room").fill(n, n));
+        }
+        let slot = &mut chunk.memory.as_mut().expect("it has begun").slots[1];
+        (slot.claim, slot.stamp) = (LAST, stamps::ranged(LAST));
+        let claimed = NonZero::new(LAST).expect("not 0");
+        assert_eq!(chunk.release_simply(1, claimed), None);
+        let released = chunk.release(1).map(|(value, _)| value);
+        assert_eq!(released, Some(1));
+        while !chunk.is_full() {
+            let (offset, _) = chunk.claim(0, 7);
+            assert_ne!(offset, 1);
+        }
+    }
+}

@@ -251,8 +251,7 @@ impl<T> TimerSlots<T> {
     }
 
     /// Takes the value out; its entry, if there is one, is dead now. `None` if
-    /// the handle is out of date. [`TimerSlots::note_release`] must follow unless
-    /// the release was simple.
+    /// the handle is out of date. [`TimerSlots::note_release`] must follow.
     #[inline]
     pub(super) fn release(&mut self, handle: QueueHandle) -> Option<(T, SlotRelease)> {
         let (number, offset) = split(handle.slot);

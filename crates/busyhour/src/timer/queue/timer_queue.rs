@@ -113,8 +113,8 @@ impl<T> TimerQueue<T> {
         Some(value)
     }
 
-    /// Cancels a timer that waits in an entry or is held, or the first or last one of a
-    /// chunk.
+    /// What `release_simply` leaves: a timer that waits in an entry or is held, one whose chunk
+    /// was full or has no other, one whose slot is near its last stamp, and a handle out of date.
     #[inline(never)]
     fn cancel_rarely(&mut self, handle: QueueHandle) -> Option<T> {
         let (value, release) = self.slots.release(handle)?;

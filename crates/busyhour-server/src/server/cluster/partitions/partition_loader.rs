@@ -2,11 +2,18 @@
 //! gone.
 
 use super::partition_inbox::{PartitionInbox, PartitionTasks};
-use crate::server::core::Core;
+use crate::{lock::lock, server::core::Core};
+use busyhour::timer::TimerHandle;
 use busyhour_cluster::{Grant, Partition};
 use busyhour_sip::Flow;
 use busyhour_store::{Contents, SoftState, SoftStateKind};
-use std::{collections::BTreeMap, io, sync::Arc, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 impl Core {
     /// Begins to have the partitions that the node is granted.
@@ -42,23 +49,40 @@ impl Core {
     /// The database answers at once: tasks do what the thread would.
     fn take_turns_with_partitions(self: &Arc<Self>, inbox: &PartitionInbox) {
         let (core, pool) = (Arc::downgrade(self), self.runtime.pool().clone());
+        let turns = Arc::new(PartitionTurns::default());
+        let woken = turns.clone();
         inbox.wake_with(Box::new(move || {
-            let core = core.clone();
+            let (core, turns) = (core.clone(), woken.clone());
+            let turn = move || {
+                if let Some(core) = core.upgrade() {
+                    core.turn_to_partitions(&turns);
+                }
+            };
             // A pool that takes nothing any more has ended, and the server with it.
-            let _ = pool.push(move || core.upgrade().map_or((), |core| core.turn_to_partitions()));
+            let _ = pool.push(turn);
         }));
-        self.turn_to_partitions();
+        self.turn_to_partitions(&turns);
     }
 
-    fn turn_to_partitions(self: &Arc<Self>) {
+    fn turn_to_partitions(self: &Arc<Self>, turns: &Arc<PartitionTurns>) {
         let Some(cluster) = &self.cluster else { return };
+        let mut again = lock(&turns.again);
+        let timers = self.runtime.timers();
+        if let Some(earlier) = again.take() {
+            // If it still goes off, a turn finds nothing to do.
+            let _ = timers.cancel(&earlier);
+        }
         let tasks = cluster.partitions.take_now();
         if self.follow_tasks(&cluster.partitions, tasks) == Followed::TryAgain {
-            let core = Arc::downgrade(self);
-            let timer = self.runtime.timers().timer().label("cluster").after(PACE);
-            let again = move || core.upgrade().map_or((), |core| core.turn_to_partitions());
+            let (core, turns) = (Arc::downgrade(self), turns.clone());
+            let turn = move || {
+                if let Some(core) = core.upgrade() {
+                    core.turn_to_partitions(&turns);
+                }
+            };
+            let timer = timers.timer().label("cluster").after(PACE);
             // Without room for a timer the next thing that comes takes the turn.
-            let _ = timer.on(self.runtime.pool()).run(again);
+            *again = timer.on(self.runtime.pool()).run(turn).ok();
         }
     }
 
@@ -132,6 +156,13 @@ impl Core {
         self.watchers.end_all_in(partition);
         self.hand_over_devices(partition);
     }
+}
+
+/// One turn at a time.
+#[derive(Default)]
+struct PartitionTurns {
+    /// Goes off when partitions that could not be read are tried again.
+    again: Mutex<Option<TimerHandle>>,
 }
 
 /// What has become of what had to be done.

@@ -67,7 +67,7 @@ export function show(place, { signal, canWrite }) {
     const action = (one) => one.life === "up" && !isLast && canWrite() && h("button", { type: "button", onclick: () => drain(one) }, "Drain");
     nodes.replaceChildren(known.length ? table([
       { title: "Node", cell: (one) => (one.is_asked ? h("strong", {}, `${one.name} (this one)`) : one.name) },
-      { title: "State", cell: (one) => (one.life === "draining" && !one.partitions ? tag("drained", "warn") : tag(...LIVES[one.life])) },
+      { title: "State", cell: (one) => (one.life === "draining" && !one.partitions ? tag("drained, or starting", "warn") : tag(...LIVES[one.life])) },
       { title: "Partitions", number: true, cell: (one) => count(one.partitions) },
       { title: "Moved to it", cell: (one) => (one.pinned.length ? pins(one) : "") },
       { title: "Number", number: true, cell: (one) => count(one.number) },
@@ -97,7 +97,7 @@ function drawState(cluster) {
     !cluster.has_lease && "The lease of this node is over: it answers nothing until it has one again. Look at PostgreSQL and at the network to it.",
     !cluster.is_broker_connected && "NATS cannot be reached: requests for addresses of other nodes are refused, or have to be sent again. Look at cluster.nats and at the network to it.",
     cluster.is_broker_connected && !cluster.is_whole && "What other nodes say of devices is read again: hints, lists and lamps may show an old state of their devices.",
-    cluster.partitions_orphaned > 0 && `${count(cluster.partitions_orphaned)} partitions have no owner; the nodes that live take them within seconds.`,
+    cluster.partitions_orphaned > 0 && `${count(cluster.partitions_orphaned)} partitions have no owner; the nodes that live take them within seconds, and nodes that start once they can serve.`,
   ].filter(Boolean);
   if (problems.length) return panel("The cluster needs attention", null, h("ul", { className: "findings" }, problems.map((one) => h("li", { className: "warning" }, one))));
   return panel("This node is well", null, h("p", {}, `${count(cluster.nodes_up)} nodes share the addresses; this one serves ${count(cluster.partitions_served)} of the partitions.`));
