@@ -347,7 +347,7 @@ def nodes_in(folder, browser, axe, program):
         page.tell("press('Drain', [...document.querySelectorAll('main tbody tr')].find((row) => row.cells[0].textContent === 'gamma')); true")
         page.wait("!!document.querySelector('dialog')", "the question before a node is drained")
         page.tell("submit(); true")
-        page.wait(f"{rows}.some((row) => row[0] === 'gamma' && row[1] === 'drained' && row[2] === '0')", "gamma to be drained")
+        page.wait(f"{rows}.some((row) => row[0] === 'gamma' && row[1] === 'drained, or starting' && row[2] === '0')", "gamma to be drained")
         page.wait(f"{rows}.filter((row) => row[1] === 'up').reduce((sum, row) => sum + Number(row[2]), 0) === 256", "256 partitions of two nodes")
         complain(page, "cluster, drained")
         print("dashboard: a cluster of three nodes is shown, a partition was moved there, and a node drained")

@@ -86,7 +86,7 @@ impl timers::Timers for SlotList {
     /// There is no order, so they are sorted here.
     fn expire_all(&mut self, mut on_expire: impl FnMut(u64, u64)) {
         let mut due: Vec<u32> = (0..self.slots.len() as u32).collect();
-        due.retain(|slot| self.slots[*slot as usize].stamp % 2 == 0);
+        due.retain(|slot| self.slots[*slot as usize].stamp.is_multiple_of(2));
         due.sort_unstable_by_key(|slot| {
             let entry = &self.slots[*slot as usize];
             (entry.deadline_ns, entry.number)

@@ -246,10 +246,13 @@ impl Watchers {
         all
     }
 
-    /// The watchers of one part, in no order.
+    /// The watchers of one part, by id.
     pub(super) fn part(&self, part: usize) -> Vec<Arc<Watcher>> {
         let rows = lock(&self.shards[part]);
-        rows.values().map(|row| row.watcher.clone()).collect()
+        let mut part: Vec<_> = rows.values().map(|row| row.watcher.clone()).collect();
+        drop(rows);
+        part.sort_unstable_by_key(|watcher| watcher.id());
+        part
     }
 
     /// Asks the watchers of accounts whose mailbox has changed to subscribe again.
@@ -272,10 +275,12 @@ impl Watchers {
 
     /// Asks the watchers of devices of a partition to subscribe again.
     pub(in crate::server) fn end_all_in(&self, partition: Partition) {
-        let watchers: Vec<_> = match self.partitions.get(partition.index()) {
+        let mut watchers: Vec<_> = match self.partitions.get(partition.index()) {
             Some(watchers) => lock(watchers).values().cloned().collect(),
             None => Vec::new(),
         };
+        // The same seed gives the same order.
+        watchers.sort_unstable_by_key(|watcher| watcher.id());
         for watcher in watchers {
             watcher.push_moved();
         }
