@@ -263,9 +263,9 @@ fn a_node_that_starts_is_assigned_nothing_until_it_can_serve() {
     };
     thread::scope(|scope| {
         let started = scope.spawn(|| site.node("beta"));
-        wait_until(|| beta().is_some(), || "beta has not joined".to_owned());
-        // Three beats, of which one was enough to be given its half.
-        thread::sleep(Duration::from_secs(2));
+        // By a view that has it, alpha would have given it its half.
+        let is_shown = || alpha.ask("GET", "/api/v1/cluster", "").contains("draining");
+        wait_until(is_shown, || "beta is not draining".to_owned());
         assert_eq!(beta(), Some((true, 0)));
         assert_eq!(alpha.serves(), 256);
         lock.rollback().expect("unlocked");

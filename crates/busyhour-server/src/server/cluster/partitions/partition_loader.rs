@@ -10,7 +10,7 @@ use busyhour_store::{Contents, SoftState, SoftStateKind};
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     thread,
     time::Duration,
 };
@@ -53,13 +53,8 @@ impl Core {
         let woken = turns.clone();
         inbox.wake_with(Box::new(move || {
             let (core, turns) = (core.clone(), woken.clone());
-            let turn = move || {
-                if let Some(core) = core.upgrade() {
-                    core.turn_to_partitions(&turns);
-                }
-            };
             // A pool that takes nothing any more has ended, and the server with it.
-            let _ = pool.push(turn);
+            let _ = pool.push(move || take_turn(&core, &turns));
         }));
         self.turn_to_partitions(&turns);
     }
@@ -75,11 +70,7 @@ impl Core {
         let tasks = cluster.partitions.take_now();
         if self.follow_tasks(&cluster.partitions, tasks) == Followed::TryAgain {
             let (core, turns) = (Arc::downgrade(self), turns.clone());
-            let turn = move || {
-                if let Some(core) = core.upgrade() {
-                    core.turn_to_partitions(&turns);
-                }
-            };
+            let turn = move || take_turn(&core, &turns);
             let timer = timers.timer().label("cluster").after(PACE);
             // Without room for a timer the next thing that comes takes the turn.
             *again = timer.on(self.runtime.pool()).run(turn).ok();
@@ -155,6 +146,12 @@ impl Core {
     fn forget_partition(self: &Arc<Self>, partition: Partition) {
         self.watchers.end_all_in(partition);
         self.hand_over_devices(partition);
+    }
+}
+
+fn take_turn(core: &Weak<Core>, turns: &Arc<PartitionTurns>) {
+    if let Some(core) = core.upgrade() {
+        core.turn_to_partitions(turns);
     }
 }
 

@@ -93,17 +93,28 @@ fn two(runtime: &Runtime) -> [End; 2] {
     [one, other]
 }
 
+/// The paths between them are open.
+fn two_that_hear_each_other(runtime: &Runtime) -> [End; 2] {
+    let [one, other] = two(runtime);
+    hear_each_other(runtime, &one, &other);
+    [one, other]
+}
+
+fn hear_each_other(runtime: &Runtime, one: &End, other: &End) {
+    for _ in 0..2 {
+        one.paths.beat();
+        other.paths.beat();
+        exchange(one, other);
+        pass(runtime, PROBE_PAUSE);
+    }
+}
+
 #[test]
 fn a_path_is_open_once_the_other_node_says_that_it_hears_us() {
     let runtime = Runtime::simulated(1);
     let [one, other] = two(&runtime);
     assert!(!one.paths.send(2, &message(b"early")));
-    for _ in 0..2 {
-        one.paths.beat();
-        other.paths.beat();
-        exchange(&one, &other);
-        pass(&runtime, PROBE_PAUSE);
-    }
+    hear_each_other(&runtime, &one, &other);
     assert!(one.paths.send(2, &message(b"hello")));
     let sent = one.sent();
     assert_eq!(
@@ -127,13 +138,7 @@ fn a_path_is_open_once_the_other_node_says_that_it_hears_us() {
 #[test]
 fn what_is_longer_than_a_packet_goes_in_several() {
     let runtime = Runtime::simulated(1);
-    let [one, other] = two(&runtime);
-    for _ in 0..2 {
-        one.paths.beat();
-        other.paths.beat();
-        exchange(&one, &other);
-        pass(&runtime, PROBE_PAUSE);
-    }
+    let [one, other] = two_that_hear_each_other(&runtime);
     let long: Vec<u8> = (0..65_535_u32).map(|at| (at / 7) as u8).collect();
     for is_lost in [false, true] {
         assert!(one.paths.send(2, &message(&long)));
@@ -162,13 +167,7 @@ fn what_is_longer_than_a_packet_goes_in_several() {
 #[test]
 fn who_has_not_said_that_it_joins_pieces_is_sent_none() {
     let runtime = Runtime::simulated(1);
-    let [one, other] = two(&runtime);
-    for _ in 0..2 {
-        one.paths.beat();
-        other.paths.beat();
-        exchange(&one, &other);
-        pass(&runtime, PROBE_PAUSE);
-    }
+    let [one, _other] = two_that_hear_each_other(&runtime);
     let peer = one.paths.peer(2).expect("it is known");
     peer.joins_pieces.store(false, Ordering::Relaxed);
     peer.reads_trailers.store(false, Ordering::Relaxed);
@@ -180,13 +179,7 @@ fn who_has_not_said_that_it_joins_pieces_is_sent_none() {
 #[test]
 fn who_has_not_said_that_it_reads_trailers_is_sent_texts() {
     let runtime = Runtime::simulated(1);
-    let [one, other] = two(&runtime);
-    for _ in 0..2 {
-        one.paths.beat();
-        other.paths.beat();
-        exchange(&one, &other);
-        pass(&runtime, PROBE_PAUSE);
-    }
+    let [one, other] = two_that_hear_each_other(&runtime);
     let peer = other.paths.peer(1).expect("it is known");
     assert!(other.paths.send_to(&peer, READS, [&[], &[]]));
     assert_eq!(one.paths.receive(&other.sent()[0]), FromNode::Nothing);
@@ -199,13 +192,7 @@ fn who_has_not_said_that_it_reads_trailers_is_sent_texts() {
 #[test]
 fn a_message_with_its_trailer_fits_into_a_packet() {
     let runtime = Runtime::simulated(1);
-    let [one, other] = two(&runtime);
-    for _ in 0..2 {
-        one.paths.beat();
-        other.paths.beat();
-        exchange(&one, &other);
-        pass(&runtime, PROBE_PAUSE);
-    }
+    let [one, other] = two_that_hear_each_other(&runtime);
     let trailer = MessageTrailer::of(&message(b"")).expect("a datagram");
     let room = MESSAGE_LEN_MAX - trailer.bytes().len();
     for (len, datagrams) in [(room, 1), (room + 1, 2)] {
@@ -250,13 +237,7 @@ fn a_direction_that_is_cut_closes_the_path() {
 #[test]
 fn who_says_that_it_does_not_hear_us_is_sent_nothing() {
     let runtime = Runtime::simulated(1);
-    let [one, other] = two(&runtime);
-    for _ in 0..2 {
-        one.paths.beat();
-        other.paths.beat();
-        exchange(&one, &other);
-        pass(&runtime, PROBE_PAUSE);
-    }
+    let [one, other] = two_that_hear_each_other(&runtime);
     let mut sent_count = 0;
     for _ in 0..10 {
         one.paths.beat();
@@ -276,13 +257,7 @@ fn who_says_that_it_does_not_hear_us_is_sent_nothing() {
 fn the_next_life_of_a_node_at_the_same_address_is_sent_texts_until_it_says_that_it_reads_trailers()
 {
     let runtime = Runtime::simulated(1);
-    let [one, other] = two(&runtime);
-    for _ in 0..2 {
-        one.paths.beat();
-        other.paths.beat();
-        exchange(&one, &other);
-        pass(&runtime, PROBE_PAUSE);
-    }
+    let [one, _other] = two_that_hear_each_other(&runtime);
     assert!(
         one.paths
             .peer(2)
