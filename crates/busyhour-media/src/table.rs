@@ -256,9 +256,32 @@ impl<T> MediaTable<T> {
         relays: &Relays,
         out: &mut MediaActions<T>,
     ) {
-        let Some(call) = self.calls.remove(call_id) else {
+        let Some((relay, from_tag)) = self.forget(call_id, relays, out) else {
             return;
         };
+        let names = Names {
+            call_id,
+            from_tag: &from_tag,
+            to_tag: None,
+            branch: None,
+        };
+        self.delete(now, relay, names, relays, out);
+    }
+
+    /// Another server of the cluster follows the call from now on, which lasts: the relay is told
+    /// nothing.
+    pub fn given_up(&mut self, call_id: &str, relays: &Relays, out: &mut MediaActions<T>) {
+        self.forget(call_id, relays, out);
+    }
+
+    /// The relay that the call had, and the tag of who began it.
+    fn forget(
+        &mut self,
+        call_id: &str,
+        relays: &Relays,
+        out: &mut MediaActions<T>,
+    ) -> Option<(usize, Box<str>)> {
+        let call = self.calls.remove(call_id)?;
         relays.counters.call_count.fetch_sub(1, Ordering::Relaxed);
         // One that is sent again would begin it anew at the relay.
         self.forget_questions(call_id, |kind| kind != Kind::Delete);
@@ -272,13 +295,7 @@ impl<T> MediaTable<T> {
                 outcome,
             });
         }
-        let names = Names {
-            call_id,
-            from_tag: &call.from_tag,
-            to_tag: None,
-            branch: None,
-        };
-        self.delete(now, call.relay, names, relays, out);
+        Some((call.relay, call.from_tag))
     }
 
     /// A BYE passes whose dialog nobody knows here, as after a restart: the relays are told, any

@@ -550,6 +550,26 @@ fn what_was_asked_for_a_call_that_has_ended_is_not_asked_again() {
     }
 }
 
+/// Another server of a cluster carries it from now on: the relay must not end it.
+#[test]
+fn a_call_that_is_given_up_is_forgotten_and_its_relay_is_told_nothing() {
+    let mut site = Site::new(1, true);
+    let offer = invite("z9hG4bK1", WEB);
+    let verdict = site.pass(&offer, to(Transport::Udp, 5060), None, 1);
+    assert_eq!(verdict, Verdict::Held);
+    let (_, _, offered) = site.command();
+    assert_eq!(text(&Value::read(&offered).unwrap(), "command"), "offer");
+    site.table.given_up("c", &site.relays, &mut site.out);
+    assert_eq!(site.ready(), (1, "AsItCame".to_owned()));
+    for _ in 0..8 {
+        site.later(250);
+        assert!(site.out.commands.is_empty(), "{:?}", site.out.commands);
+    }
+    site.table.ended(site.now, "c", &site.relays, &mut site.out);
+    assert!(site.out.commands.is_empty(), "it is not known any more");
+    assert_eq!(site.relays.counters.stats().call_count, 0);
+}
+
 #[test]
 fn the_messages_of_a_call_that_wait_have_a_bound() {
     let mut site = Site::new(1, true);

@@ -142,7 +142,9 @@ impl Dialogs {
 
     /// A 2xx to a re-INVITE or UPDATE of a dialog that is not known: one of an earlier
     /// process, or of a call beyond the bounds. From now on it is known, since both sides
-    /// have just said that it lives. `parties` are those of the route's tokens, by role.
+    /// have just said that it lives. `parties` are those of the route's tokens, by role. Returns
+    /// whether it was not known and is now: [other servers](Self::adopted_elsewhere) of a cluster
+    /// have to be told.
     pub fn adopt(
         &mut self,
         at: Now,
@@ -150,19 +152,48 @@ impl Dialogs {
         parties: [Party; 2],
         sender: Role,
         out: &mut DialogActions,
-    ) {
+    ) -> bool {
         let Some(name) = DialogName::of(response) else {
-            return;
+            return false;
         };
         if self.find_dialog(&name).is_some() || !is_refresh_done(response) {
-            return;
+            return false;
         }
         let Some(call) = self.call_of(at, response, &name, parties, sender) else {
-            return;
+            return false;
         };
         let key = self.insert(call);
         self.stats.adopted += 1;
         self.settle(key, at.now, out);
+        true
+    }
+
+    /// Whether the dialog of this message lasts here.
+    pub fn carries(&self, message: &Message<'_>) -> bool {
+        let name = DialogName::of(message);
+        let found = name.and_then(|name| self.find_dialog(&name));
+        let dialog = found.and_then(|(key, index, _)| self.calls.get(key)?.dialogs.get(index));
+        dialog.is_some_and(|dialog| !dialog.is_over())
+    }
+
+    /// Another server of the cluster has [adopted](Self::adopt) the dialog of this response, and has
+    /// precedence: what was adopted here is over, without a record. Nothing happens if it is not
+    /// known, or was begun here.
+    pub fn adopted_elsewhere(
+        &mut self,
+        now: Instant,
+        response: &Message<'_>,
+        out: &mut DialogActions,
+    ) {
+        let name = DialogName::of(response);
+        let Some((key, index, _)) = name.and_then(|name| self.find_dialog(&name)) else {
+            return;
+        };
+        if let Some(call) = self.calls.get_mut(key).filter(|call| call.is_adopted) {
+            call.end(index, [DialogEnd::Replaced; 2], None, None);
+            self.stats.given_up += 1;
+        }
+        self.settle(key, now, out);
     }
 
     /// Another server of the cluster has forwarded this BYE, whose dialog it did not know; nothing

@@ -237,6 +237,44 @@ fn a_dialog_that_ended_is_not_adopted() {
     assert_eq!(rig.line("alice"), LineState::Idle);
 }
 
+/// Two servers of a cluster have adopted it, and the other one keeps it.
+#[test]
+fn an_adopted_dialog_is_given_up_for_another_server_and_stays_so() {
+    let mut rig = Rig::new();
+    adopt(&mut rig, 200, "INVITE", ABT, Role::Caller);
+    let text = response(200, 7, "INVITE", ABT, "");
+    let message = Message::parse(text.as_bytes()).expect("sound");
+    assert!(rig.dialogs.carries(&message));
+    let now = rig.now;
+    (rig.dialogs).adopted_elsewhere(now, &message, &mut rig.out);
+    rig.apply();
+    assert!(!rig.dialogs.carries(&message));
+    assert_eq!(
+        (rig.line("alice"), rig.line("bob")),
+        (LineState::Idle, LineState::Idle)
+    );
+    assert!(rig.records.is_empty(), "the call lasts");
+    // The same 200 comes once more.
+    adopt(&mut rig, 200, "INVITE", ABT, Role::Caller);
+    assert!(!rig.dialogs.carries(&message));
+    let stats = rig.dialogs.stats();
+    assert_eq!((stats.adopted, stats.given_up), (1, 1));
+}
+
+#[test]
+fn a_call_that_began_here_is_given_up_for_nobody() {
+    let mut rig = Rig::new();
+    rig.talk();
+    let text = response(200, 7, "INVITE", ABT, "");
+    let message = Message::parse(text.as_bytes()).expect("sound");
+    let now = rig.now;
+    (rig.dialogs).adopted_elsewhere(now, &message, &mut rig.out);
+    rig.apply();
+    assert!(rig.dialogs.carries(&message));
+    assert_eq!(rig.line("alice"), LineState::InUse);
+    assert_eq!(rig.dialogs.stats().given_up, 0);
+}
+
 fn adopt(rig: &mut Rig, status: u16, method: &str, names: crate::rig::Names<'_>, sender: Role) {
     let text = response(status, 7, method, names, "");
     let message = Message::parse(text.as_bytes()).expect("sound");

@@ -29,6 +29,13 @@ pub struct Context<'w> {
     pub dead_after: u64,
 }
 
+/// Where clients are: they act at an address, and what they send goes out from it.
+pub trait ClientNetwork {
+    fn now(&self) -> u64;
+    fn random(&mut self) -> &mut Random;
+    fn act<R>(&mut self, from: SocketAddr, act: impl FnOnce(&mut Context<'_>) -> R) -> R;
+}
+
 /// A request that is retransmitted until it is answered or given up.
 pub struct Transaction {
     pub branch: String,

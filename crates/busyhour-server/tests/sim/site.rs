@@ -2,7 +2,7 @@
 //! to it. Who is at the other end of the network is the business of a world.
 
 use crate::{
-    client::{Context, DEAD_AFTER, NEVER, SECOND, address},
+    client::{ClientNetwork, Context, DEAD_AFTER, NEVER, SECOND, address},
     device::listed,
     life::{Life, Machine},
     network::{Faults, Network, Packet},
@@ -94,23 +94,6 @@ impl Site {
             }
         }
         None
-    }
-
-    /// Lets somebody at this address act, and transmits what it sends to the server.
-    pub fn act<R>(&mut self, from: SocketAddr, act: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let mut sent = Vec::new();
-        let mut context = Context {
-            now: self.now,
-            random: &mut self.random,
-            sent: &mut sent,
-            is_quiet: self.is_quiet,
-            dead_after: DEAD_AFTER,
-        };
-        let result = act(&mut context);
-        for bytes in sent {
-            self.transmit(from, server_address(), bytes);
-        }
-        result
     }
 
     fn transmit(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
@@ -238,6 +221,32 @@ impl Site {
     }
 }
 
+impl ClientNetwork for Site {
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    fn act<R>(&mut self, from: SocketAddr, act: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let mut sent = Vec::new();
+        let mut context = Context {
+            now: self.now,
+            random: &mut self.random,
+            sent: &mut sent,
+            is_quiet: self.is_quiet,
+            dead_after: DEAD_AFTER,
+        };
+        let result = act(&mut context);
+        for bytes in sent {
+            self.transmit(from, server_address(), bytes);
+        }
+        result
+    }
+}
+
 fn disk_behaviour(random: &mut Random) -> DiskBehaviour {
     DiskBehaviour {
         transaction_max: Duration::from_millis(random.pick(&[1, 20, 20, 2000])),
@@ -253,7 +262,7 @@ pub fn summary(from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> String {
     let line = |name: &str| text.lines().find(|line| line.starts_with(name));
     let first = text.lines().next().unwrap_or_default();
     let cseq = line("CSeq").unwrap_or_default();
-    let rest: Vec<_> = ["Contact", "Expires", "Subscription-State"]
+    let rest: Vec<_> = ["Call-ID", "Contact", "Expires", "Subscription-State"]
         .into_iter()
         .filter_map(line)
         .collect();

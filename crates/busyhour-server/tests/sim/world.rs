@@ -1,7 +1,7 @@
 //! The simulated world of devices and watchers.
 
 use crate::{
-    client::{Context, NEVER, SECOND, address},
+    client::{ClientNetwork, Context, NEVER, SECOND, address},
     device::Device,
     life,
     network::{Faults, Packet},

@@ -1,6 +1,7 @@
 //! The proxy's requests and the dialogs, in shards by Call-ID.
 
 mod admitting;
+pub(in crate::server) mod elsewhere;
 mod late;
 mod relaying;
 mod sending;
@@ -16,7 +17,7 @@ use super::{
     probing::Probing,
     step_actions::{StepActions, with_actions},
     target::way_within,
-    tracking::Tracking,
+    tracking::{Tracking, UnknownDialog},
     view::CallView,
 };
 use crate::server::{
@@ -345,6 +346,7 @@ impl Calls {
             parties,
             mut span,
             is_of_other_node,
+            carrier,
             ..
         } = checked;
         let message = inbound.message;
@@ -383,7 +385,11 @@ impl Calls {
                         // Two nodes would believe that they carry it, and one would be told how
                         // it ends.
                         None if is_of_other_node && !is_bye => Tracking::None,
-                        None => Tracking::Unknown(Box::new((parties, sender))),
+                        None => Tracking::Unknown(Box::new(UnknownDialog {
+                            parties,
+                            sender,
+                            carrier,
+                        })),
                     },
                 };
                 // Another's call may have the same Call-ID.
@@ -455,32 +461,6 @@ impl Calls {
         });
     }
 
-    /// Takes a response; `false` if it answers nothing of ours.
-    pub(in crate::server) fn response(self: &Arc<Self>, inbound: &Inbound<'_, '_>) -> bool {
-        let now = self.clock.now();
-        self.step(inbound.message, |state, out| {
-            let answered = (state.probing).answered(inbound.message, inbound.flow, &self.edge);
-            if let Some((probe, outcome)) = answered {
-                state.dialogs.probed(now, probe, outcome, &mut out.dialogs);
-                return true;
-            }
-            let is_known = state.proxy.receive_response(now, inbound, &mut out.proxy);
-            if is_known {
-                self.end_branch(&mut state.media, inbound.message, out);
-            }
-            is_known
-        })
-    }
-
-    /// Another node has forwarded this BYE, whose dialog may be one of ours.
-    pub(in crate::server) fn ended_elsewhere(self: &Arc<Self>, bye: &[u8]) {
-        let Ok(bye) = Message::parse(bye) else { return };
-        let now = self.clock.now();
-        self.step(&bye, |state, out| {
-            state.dialogs.ended_elsewhere(now, &bye, &mut out.dialogs);
-        });
-    }
-
     /// Runs `act` on the shard of a message's Call-ID, then does what follows.
     fn step<R>(
         self: &Arc<Self>,
@@ -507,6 +487,17 @@ impl Calls {
         message: Option<&Message<'_>>,
         act: impl FnOnce(&mut ShardInner, &mut StepActions) -> R,
     ) -> R {
+        self.step_then(index, message, act, |result, _| result)
+    }
+
+    /// `then` sees what follows from the step before it is done.
+    fn step_then<R, T>(
+        self: &Arc<Self>,
+        index: usize,
+        message: Option<&Message<'_>>,
+        act: impl FnOnce(&mut ShardInner, &mut StepActions) -> R,
+        then: impl FnOnce(R, &StepActions) -> T,
+    ) -> T {
         with_actions(|out| {
             let mut state = self.shards[index].lock();
             let before = state.dialogs.len();
@@ -523,6 +514,7 @@ impl Calls {
             };
             self.set_timer(index, &mut state);
             drop(state);
+            let result = then(result, out);
             self.send(index, out);
             result
         })
@@ -552,7 +544,9 @@ impl Calls {
                 out.way_failures.extend(failure);
                 let tracking = &permit.tracking;
                 let times = (now, || self.clock.moment());
-                tracking.tell(dialogs, times, &event, called, message, &mut out.dialogs);
+                let adopted =
+                    tracking.tell(dialogs, times, &event, called, message, &mut out.dialogs);
+                out.adopted = adopted.map(|dialog| dialog.carrier).or(out.adopted);
             }
             let held_bytes = proxy.held_bytes(event.transaction) as u64;
             if let Some(permit) = proxy.data_mut(event.transaction) {

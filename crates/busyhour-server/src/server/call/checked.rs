@@ -24,6 +24,8 @@ pub(super) struct Checked<'r, 'm> {
     pub(super) is_emergency: bool,
     /// Another node of the cluster lives and carries the dialog, and could not be told.
     pub(super) is_of_other_node: bool,
+    /// The node of a cluster that the route names as the dialog's carrier, or 0.
+    pub(super) carrier: u16,
     pub(super) span: RequestSpan,
 }
 

@@ -11,7 +11,7 @@ use crate::server::{
 use busyhour::bus::Name;
 use busyhour_proxy::{
     Answer, Outbound, Target, TransactionId,
-    dialogs::EndedFlow,
+    dialogs::{EndedFlow, Party, Role},
     dns::{NotLocated, Servers},
 };
 use busyhour_registrar::Refusal;
@@ -119,6 +119,16 @@ impl Calls {
         let shard = &self.shards[self.shard_of(request)];
         let state = shard.lock();
         Some(state.dialogs.sender(request)?.party.flow)
+    }
+
+    /// Whom a request within a dialog is for, where it sent something last, if that is known.
+    pub(super) fn recipient(&self, request: &Message<'_>) -> Option<Party> {
+        let (parties, sender) = self.parties(request)?;
+        let [caller, callee] = parties;
+        Some(match sender {
+            Role::Caller => callee,
+            Role::Callee => caller,
+        })
     }
 
     /// A device is not reached over this flow any more.

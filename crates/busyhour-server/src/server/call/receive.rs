@@ -163,6 +163,7 @@ impl Core {
             return self.refuse_call(request, &refusal);
         }
         let (account, holder) = (way.account.as_deref(), way.holder);
+        let (carrier, is_of_other_node) = self.carrier_of(request);
         let checked = Checked {
             inbound,
             routing: &routing,
@@ -172,7 +173,8 @@ impl Core {
             is_from_peer: way.is_from_peer,
             is_at_home: way.is_at_home,
             is_emergency: self.is_emergency(request),
-            is_of_other_node: self.is_carried_elsewhere(request),
+            is_of_other_node,
+            carrier: carrier.unwrap_or(0),
             span: request.take_span(),
         };
         if is_ack {
@@ -248,8 +250,13 @@ impl Core {
             }
             None => {
                 let bindings = to.device.as_ref().map(|device| self.bindings_at(device));
-                let uri = routing.request_uri();
-                Located::within_dialog(to, uri, &bindings.unwrap_or_default())
+                let (uri, bindings) = (routing.request_uri(), bindings.unwrap_or_default());
+                let last = self.calls.recipient(request.message);
+                match last.filter(|last| bindings.is_empty() && last.is_same(to)) {
+                    // It is another node's, or registered nowhere, and may have moved since the route was written.
+                    Some(last) => Located::within_dialog(&last, uri, &bindings),
+                    None => Located::within_dialog(to, uri, &bindings),
+                }
             }
         };
         let peer = self.peers.of(from);

@@ -14,6 +14,8 @@ pub(super) struct StepActions {
     pub(super) proxy: Actions,
     pub(super) dialogs: DialogActions,
     pub(super) probes: Vec<(Flow, Buffer)>,
+    /// A dialog that was not known is carried here from now on, and its route names this node of a cluster.
+    pub(super) adopted: Option<u16>,
     /// Requests that wait for DNS.
     pub(super) lookups: Vec<(TransactionId, Box<NameLookup>)>,
     /// What was looked at and leaves.
@@ -33,6 +35,7 @@ pub(super) fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -
             actions.proxy.clear();
             actions.dialogs.clear();
             actions.probes.clear();
+            actions.adopted = None;
             actions.lookups.clear();
             actions.leaving.clear();
             actions.way_failures.clear();

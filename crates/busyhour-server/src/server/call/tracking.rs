@@ -19,13 +19,22 @@ pub(in crate::server) enum Tracking {
     Within(DialogRequest),
     /// A request within a dialog that has come here before, and comes back by way of a peer.
     Spiral,
-    /// A request within a dialog that is not known, between these sides.
-    Unknown(Box<([Party; 2], Role)>),
+    /// A request within a dialog that is not known.
+    Unknown(Box<UnknownDialog>),
+}
+
+/// A dialog as its route tells it.
+#[derive(Debug, Clone)]
+pub(in crate::server) struct UnknownDialog {
+    pub(super) parties: [Party; 2],
+    pub(super) sender: Role,
+    /// The node of a cluster that carried it at first; 0 without a cluster.
+    pub(super) carrier: u16,
 }
 
 impl Tracking {
     /// Tells the dialogs what happened to the request; `message` is what came, and `called`
-    /// gives the called side by the label of a target.
+    /// gives the called side by the label of a target. Returns the dialog that is known from now on.
     pub(super) fn tell<'p>(
         &self,
         dialogs: &mut Dialogs,
@@ -34,7 +43,8 @@ impl Tracking {
         called: impl Fn(u64) -> Option<&'p Party>,
         message: Option<&Message<'_>>,
         out: &mut DialogActions,
-    ) {
+    ) -> Option<&UnknownDialog> {
+        let mut adopted = None;
         match (self, event.kind, message) {
             (
                 Self::Call(call),
@@ -87,8 +97,9 @@ impl Tracking {
                 dialogs.unanswered(now, *request, TIMEOUT, out);
             }
             (Self::Unknown(known), EventKind::Answered { .. }, Some(response)) => {
-                let (parties, sender) = (**known).clone();
-                dialogs.adopt(moment(), response, parties, sender, out);
+                let (parties, sender) = (known.parties.clone(), known.sender);
+                let is_new = dialogs.adopt(moment(), response, parties, sender, out);
+                adopted = is_new.then_some(&**known);
             }
             _ => {}
         }
@@ -102,6 +113,7 @@ impl Tracking {
         {
             dialogs.session_added(now, response, interval);
         }
+        adopted
     }
 }
 

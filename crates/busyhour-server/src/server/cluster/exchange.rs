@@ -165,6 +165,12 @@ impl Core {
                     link.answer(reply, true);
                 }
             }
+            NodeVerb::CallAdopted => {
+                self.call_was_adopted(cluster, told);
+                if let Some(reply) = reply {
+                    link.answer(reply, true);
+                }
+            }
         }
     }
 

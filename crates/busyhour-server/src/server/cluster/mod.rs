@@ -14,7 +14,7 @@
 
 pub(super) mod cluster_network;
 pub(super) mod cluster_node;
-pub(super) mod request_route;
+pub(super) mod requests;
 mod exchange;
 mod live_exchange;
 mod other_versions;

@@ -230,10 +230,9 @@ impl NodeLink {
         self.knows_nodes.load(Ordering::Acquire)
     }
 
-    /// All other nodes have to be told that this BYE was forwarded here, now or later.
-    pub(super) fn add_notice(self: &Arc<Self>, now: Instant, flow: Flow, bye: &[u8]) {
-        let message = NodeMessage::new(NodeVerb::CallEnded, self.own, flow).with_sip(bye);
-        let source = source_of(flow.remote.ip());
+    /// All other nodes have to be told this, now or later.
+    pub(super) fn add_notice(self: &Arc<Self>, now: Instant, message: &NodeMessage<'_>) {
+        let source = source_of(message.flow.remote.ip());
         lock(&self.notices).add(now, source, message.bytes().into());
         self.send_notices(now);
     }

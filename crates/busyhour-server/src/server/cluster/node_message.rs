@@ -15,7 +15,7 @@ pub(super) struct NodeMessage<'b> {
     /// Only with [`NodeVerb::Keepalives`].
     pub(super) within_s: u64,
     /// Of a request that is handed on without an answer: how many the node has handed to this one so. Of an end: how many it
-    /// has told. Otherwise 0.
+    /// has told. Of a dialog that was adopted: see there. Otherwise 0.
     pub(super) number: u64,
     /// Of an answer: it acknowledges that an address of this partition was registered by a request over its flow. Only a trailer
     /// says so (`direct/message_trailer.rs`); without it the answer says the same.
@@ -45,6 +45,9 @@ pub(super) enum NodeVerb {
     Stand,
     /// This BYE was forwarded by a node that does not know its dialog.
     CallEnded,
+    /// By this response a dialog is known to the node, which carries it from now on; the number is that of the node that its route
+    /// names.
+    CallAdopted,
 }
 
 impl<'b> NodeMessage<'b> {
@@ -130,7 +133,7 @@ impl<'b> NodeMessage<'b> {
 }
 
 impl NodeVerb {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Handle,
         Self::TakeResponse,
         Self::Send,
@@ -139,6 +142,7 @@ impl NodeVerb {
         Self::FlowEnded,
         Self::Stand,
         Self::CallEnded,
+        Self::CallAdopted,
     ];
 
     fn word(self) -> &'static str {
@@ -151,6 +155,7 @@ impl NodeVerb {
             Self::FlowEnded => "ended",
             Self::Stand => "stand",
             Self::CallEnded => "bye",
+            Self::CallAdopted => "adopted",
         }
     }
 

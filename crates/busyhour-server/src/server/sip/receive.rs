@@ -6,8 +6,9 @@ use super::{
     transactions::{Seen, TransactionKey},
 };
 use crate::server::{
-    capture::message_tap::Direction, cluster::request_route::RequestRoute, core::Core,
-    device::flows::PROBE_BRANCH, spans::request_span::RequestSpan,
+    call::calls::elsewhere::ResponseStep, capture::message_tap::Direction,
+    cluster::requests::request_route::RequestRoute, core::Core, device::flows::PROBE_BRANCH,
+    spans::request_span::RequestSpan,
 };
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_proxy::Inbound;
@@ -151,10 +152,17 @@ impl Core {
                 datagram,
                 flow,
             };
-            if !is_valid || !self.calls.response(&inbound) {
-                traffic.stray_responses.increment();
-            }
-            return;
+            let step = match is_valid {
+                true => self.calls.response(&inbound),
+                false => ResponseStep::Stray,
+            };
+            return match step {
+                ResponseStep::Stray => traffic.stray_responses.increment(),
+                ResponseStep::Taken => {}
+                ResponseStep::Adopted(carrier) => {
+                    self.tell_nodes_of_adoption(carrier, flow, datagram);
+                }
+            };
         };
         let Some(watcher) = self.watchers.find(tag) else {
             return traffic.stray_responses.increment();

@@ -1,7 +1,7 @@
 //! What a lamp shows: the dialogs in the last NOTIFY.
 
 use super::dialog::Name;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A dialog as a watcher is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,21 @@ pub struct Told {
 /// If it has one twice.
 pub fn dialogs_of(document: &str) -> BTreeMap<Name, Told> {
     let mut dialogs = BTreeMap::new();
-    for element in document.split("<dialog ").skip(1) {
+    for (name, told) in elements(document) {
+        let is_new = dialogs.insert(name.clone(), told).is_none();
+        assert!(is_new, "{name:?} is told twice in\n{document}");
+    }
+    dialogs
+}
+
+/// Whether a document has a dialog twice.
+pub fn tells_twice(document: &str) -> bool {
+    let mut names = BTreeSet::new();
+    elements(document).any(|(name, _)| !names.insert(name))
+}
+
+fn elements(document: &str) -> impl Iterator<Item = (Name, Told)> {
+    document.split("<dialog ").skip(1).map(|element| {
         let element = element.split("</dialog>").next().unwrap();
         let attribute = |name: &str| {
             let (_, value) = element.split_once(&format!(" {name}=\""))?;
@@ -37,10 +51,6 @@ pub fn dialogs_of(document: &str) -> BTreeMap<Name, Told> {
             Some(part.contains("pval=\"no\""))
         };
         let holds = ["local", "remote"].map(|side| is_silent(side) == Some(true));
-        let is_new = dialogs
-            .insert(name.clone(), Told { state, holds })
-            .is_none();
-        assert!(is_new, "{name:?} is told twice in\n{document}");
-    }
-    dialogs
+        (name, Told { state, holds })
+    })
 }

@@ -24,6 +24,7 @@ mod within;
 mod calling;
 mod called;
 mod lamp;
+pub mod users;
 mod world;
 
 use crate::{number, run_seeds};

@@ -1,31 +1,23 @@
 //! The simulated world of telephones and lamps.
 
 use super::{
-    dialog::Name,
-    lamp::{Told, dialogs_of},
-    message::user,
-    telephone::{Story, Telephone},
+    telephone::Story,
+    users::{Servers, Users},
 };
 use crate::{
-    client::{Context, NEVER, SECOND, address},
+    client::{NEVER, SECOND},
     life,
-    network::{Faults, Packet},
+    network::Faults,
     random::Random,
     site::Site,
-    watcher::Watcher,
 };
-use busyhour_sip::Message;
 use busyhour_store::CallRecordRow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub struct World {
     site: Site,
     plan: Vec<(u64, Step)>,
-    telephones: Vec<Telephone>,
-    lamps: Vec<Watcher>,
-    /// The server ends in the middle of calls.
-    restarts: bool,
-    listens_at: u64,
+    users: Users,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,16 +35,13 @@ impl World {
         let plan = plan(&mut random);
         let mut config = life::config(false);
         config.calls.session_s = random.pick(&[0, 90, 900]);
-        let mut world = Self {
-            restarts: plan.len() > 2,
-            plan,
-            site: Site::new(seed, random, faults, config),
-            telephones: Vec::new(),
-            lamps: Vec::new(),
-            listens_at: LISTEN,
+        let mut site = Site::new(seed, random, faults, config);
+        let servers = match plan.len() > 2 {
+            true => Servers::InTurn,
+            false => Servers::One,
         };
-        world.populate();
-        world
+        let users = Users::new(servers, &mut site);
+        Self { site, plan, users }
     }
 
     /// Makes the run print every datagram.
@@ -64,56 +53,23 @@ impl World {
     /// Runs to the end and checks; returns a hash of all that happened.
     pub fn run(mut self) -> u64 {
         let quiet_at = self.plan.last().map_or(0, |(at, _)| *at);
-        let quiet = match self.telephones.iter().all(Telephone::knows_timers) {
-            true => SESSION_QUIET,
-            false => PROBING_QUIET,
-        };
-        self.run_until(quiet_at + quiet);
-        self.check_lamps("after quiet");
+        self.run_until(quiet_at + self.users.quiet_time());
+        self.users.check_lamps(self.site.now, "after quiet");
         let now = self.site.now;
-        for telephone in &mut self.telephones {
-            let address = telephone.address;
-            let hang_up = |context: &mut Context<'_>| telephone.hang_up_all(context);
-            self.site.act(address, hang_up);
-        }
+        self.users.hang_up_all(&mut self.site);
         self.run_until(now + 5 * SECOND);
-        self.check_lamps("after all have hung up");
+        let when = "after all have hung up";
+        self.users.check_lamps(self.site.now, when);
         self.run_until(now + 100 * SECOND);
         self.check_tables();
         self.check_records();
-        self.lamps.iter_mut().for_each(Watcher::stop);
-        self.telephones.clear();
+        self.users.stop();
         self.site.deafen();
         // A subscription without refreshes ends after at most 150 s, its NOTIFYs stay
         // unanswered for 32 s, and answers are kept for 32 s.
         self.run_until(self.site.now + 230 * SECOND);
         self.site.life().assert_nothing_pinned();
         self.site.end()
-    }
-
-    fn populate(&mut self) {
-        let random = &mut self.site.random;
-        let count = random.within(3, 6) as usize;
-        for number in 0..count {
-            let user = match number {
-                0..3 => number,
-                _ => self.site.random.within(0, USERS as u64) as usize,
-            };
-            // What lasts beyond a restart is known again by its refresh.
-            let knows_timers = self.restarts || self.site.random.permille(500);
-            let address = address(2, number);
-            let begin = |context: &mut Context<'_>| {
-                Telephone::new(number, user, address, knows_timers, context)
-            };
-            self.telephones.push(self.site.act(address, begin));
-        }
-        for number in 0..USERS {
-            let address = address(1, number);
-            let begin = |context: &mut Context<'_>| {
-                Watcher::new(number, address, number, false, context).of_calls()
-            };
-            self.lamps.push(self.site.act(address, begin));
-        }
     }
 
     fn run_until(&mut self, end: u64) {
@@ -131,10 +87,7 @@ impl World {
 
     fn next_event(&self) -> u64 {
         let step = self.plan.first().map_or(NEVER, |(at, _)| *at);
-        let telephones = self.telephones.iter().map(Telephone::next_wake);
-        let lamps = self.lamps.iter().map(Watcher::next_wake);
-        let actors = telephones.chain(lamps).fold(NEVER, u64::min);
-        let own = step.min(actors).min(self.listens_at);
+        let own = step.min(self.users.next_wake());
         self.site.next_event().min(own)
     }
 
@@ -155,90 +108,10 @@ impl World {
             }
         }
         while let Some(packet) = self.site.take_packet() {
-            self.deliver(&packet);
+            self.users.receive(&packet, &mut self.site);
         }
-        self.wake_actors();
+        self.users.wake(&mut self.site);
         self.site.run_server();
-    }
-
-    fn deliver(&mut self, packet: &Packet) {
-        let to = packet.to;
-        if let Some(telephone) = self.telephones.iter_mut().find(|it| it.address == to) {
-            let receive = |context: &mut Context<'_>| telephone.receive(&packet.bytes, context);
-            self.site.act(to, receive);
-        }
-        if let Some(lamp) = self.lamps.iter_mut().find(|it| it.address == to) {
-            let message = Message::parse(&packet.bytes).expect("a complete message");
-            self.site.act(to, |context| lamp.receive(&message, context));
-            // Never is a dialog told twice.
-            dialogs_of(lamp.document());
-        }
-    }
-
-    fn wake_actors(&mut self) {
-        let now = self.site.now;
-        let is_time_to_listen = self.listens_at <= now;
-        let talks = match is_time_to_listen {
-            true => self.all_talks(),
-            false => BTreeSet::new(),
-        };
-        for telephone in &mut self.telephones {
-            if telephone.next_wake() > now && !is_time_to_listen {
-                continue;
-            }
-            // It may move, and what it sent comes from its new address.
-            let before = telephone.address;
-            let act = |context: &mut Context<'_>| {
-                if is_time_to_listen {
-                    telephone.listen(&talks, context);
-                }
-                telephone.wake(context);
-                (telephone.address, std::mem::take(context.sent))
-            };
-            let (address, sent) = self.site.act(before, act);
-            let send = |context: &mut Context<'_>| context.sent.extend(sent);
-            self.site.act(address, send);
-        }
-        if is_time_to_listen {
-            self.listens_at = now + LISTEN;
-        }
-        for lamp in self.lamps.iter_mut().filter(|it| it.next_wake() <= now) {
-            self.site.act(lamp.address, |context| lamp.wake(context));
-        }
-    }
-
-    fn all_talks(&self) -> BTreeSet<Name> {
-        let talks = self.telephones.iter().flat_map(Telephone::talks);
-        talks.map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Each lamp shows the dialogs that the telephones say they have.
-    fn check_lamps(&self, when: &str) {
-        for (number, lamp) in self.lamps.iter().enumerate() {
-            let telephones = self.telephones.iter().filter(|it| it.user == number);
-            let mut truth = BTreeMap::new();
-            for telephone in telephones {
-                let is_settled = !telephone.is_off(self.site.now) && !telephone.is_undecided();
-                assert!(
-                    is_settled,
-                    "a telephone of {} has not settled",
-                    user(number)
-                );
-                for (name, holds) in telephone.talks() {
-                    let told = Told {
-                        state: "confirmed".to_owned(),
-                        // A refresh need not say who held whom before a restart.
-                        holds: if self.restarts { [false; 2] } else { holds },
-                    };
-                    truth.insert(name.clone(), told);
-                }
-            }
-            let mut shown = dialogs_of(lamp.document());
-            if self.restarts {
-                shown.values_mut().for_each(|told| told.holds = [false; 2]);
-            }
-            assert_eq!(shown, truth, "the lamp of {} {when}", user(number));
-        }
     }
 
     fn check_tables(&self) {
@@ -271,8 +144,7 @@ impl World {
             assert_eq!(before, None, "a call has two records of one server");
         }
         let started_at = starts.last().copied().unwrap_or(0);
-        let stories = self.telephones.iter().flat_map(|it| &it.stories);
-        for (call_id, story) in stories {
+        for (call_id, story) in self.users.stories() {
             let Story { carried_at, status } = *story;
             let is_whole = carried_at > started_at + 5 * SECOND;
             let record = records.get(&(call_id.as_str().into(), starts.len()));
@@ -317,11 +189,3 @@ fn plan(random: &mut Random) -> Vec<(u64, Step)> {
     plan.push((now, Step::Quiet));
     plan
 }
-
-const USERS: usize = 4;
-/// Longer than a session lasts that is not refreshed.
-const SESSION_QUIET: u64 = 420 * SECOND;
-/// Longer than it takes to ask about a dialog of which nothing is heard.
-const PROBING_QUIET: u64 = 1_000 * SECOND;
-/// How often telephones notice whether media come.
-const LISTEN: u64 = 20 * SECOND;

@@ -7,7 +7,7 @@ use busyhour_cluster::{
     Counted, Failure, Grant, InUse, Life, Member, NodeNumber, Ownership, Partition, Tables, Timing,
     View,
 };
-use busyhour_registrar::{BindingChange, BindingId, EndedBinding};
+use busyhour_registrar::{BindingChange, BindingId, Contact, EndedBinding};
 use busyhour_store::{
     AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, CommitError,
     Completion, Contents, EndListener, Refused, SettingKind, SoftState, Store, StoreError,
@@ -44,8 +44,8 @@ struct DatabaseState {
     orphaned: Vec<Transaction>,
     /// Who has committed to a partition in one of its epochs.
     committers: BTreeMap<(Partition, u64), Member>,
-    /// The last CSeq that was committed for a contact.
-    last_cseqs: BTreeMap<Box<str>, u32>,
+    /// The last CSeq that was committed for a contact and a Call-ID.
+    last_cseqs: BTreeMap<[Box<str>; 2], u32>,
     /// Each contact that ever was durable, with each CSeq that it had.
     ever_bound: BTreeSet<(String, u32)>,
     ever_subscribed: Vec<Box<str>>,
@@ -94,6 +94,11 @@ impl Database {
     pub fn new(random: &mut Random) -> Self {
         let answer_time_max = random.pick(&[2, 20, 20, 400]) * 1_000_000;
         let lost_answers_permille = random.pick(&[0, 0, 20, 100]);
+        // PostgreSQL's schema makes it, so that all nodes have one.
+        let route_key = (
+            (SettingKind::Server, "route-key".to_owned()),
+            "b2".repeat(32),
+        );
         Self(Arc::new(Mutex::new(DatabaseState {
             now: 0,
             random: Random::new(random.next()),
@@ -102,7 +107,7 @@ impl Database {
             tables: Tables::new(Timing::default()),
             bindings: BTreeMap::new(),
             soft_states: BTreeMap::new(),
-            settings: BTreeMap::new(),
+            settings: BTreeMap::from([route_key]),
             call_records: BTreeMap::new(),
             sessions: BTreeMap::new(),
             away: BTreeSet::new(),
@@ -279,6 +284,11 @@ impl Database {
             .any(|value| value.contains(tag))
     }
 
+    /// What was kept of calls.
+    pub fn call_records(&self) -> Vec<CallRecordRow> {
+        self.lock().call_records.values().cloned().collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, DatabaseState> {
         self.0
             .lock()
@@ -391,7 +401,7 @@ impl DatabaseState {
             }) => {
                 let of = grant.map(|grant| grant.partition);
                 assert_eq!(of, Some(Partition::of(&aor)), "{aor} has another partition");
-                self.note_cseq(contact.uri(), lease.cseq);
+                self.note_cseq(&contact, lease.cseq);
                 if !lease.removed {
                     self.ever_bound
                         .insert((contact.uri().to_owned(), lease.cseq));
@@ -406,12 +416,12 @@ impl DatabaseState {
             }
             Change::Binding(BindingChange::Renew { id, lease }) => {
                 if let Some(row) = self.bindings.get_mut(&id) {
-                    let contact = row.contact.uri().to_owned();
+                    let contact = row.contact.clone();
                     let (cseq, is_removed) = (lease.cseq, lease.removed);
                     row.lease = lease;
                     self.note_cseq(&contact, cseq);
                     if !is_removed {
-                        self.ever_bound.insert((contact, cseq));
+                        self.ever_bound.insert((contact.uri().to_owned(), cseq));
                     }
                 }
             }
@@ -433,10 +443,11 @@ impl DatabaseState {
         }
     }
 
-    /// A device has one Call-ID, so what it asks for rises.
-    fn note_cseq(&mut self, contact: &str, cseq: u32) {
-        let last = self.last_cseqs.entry(contact.into()).or_default();
-        assert!(*last <= cseq, "{contact} has {cseq} after {last}");
+    /// What a device asks for rises, as long as it has one Call-ID.
+    fn note_cseq(&mut self, contact: &Contact, cseq: u32) {
+        let key = [contact.uri(), contact.call_id()].map(Box::from);
+        let last = self.last_cseqs.entry(key).or_default();
+        assert!(*last <= cseq, "{contact:?} has {cseq} after {last}");
         *last = cseq;
     }
 
@@ -544,7 +555,7 @@ impl Store for NodeStore {
         }
     }
 
-    /// Nobody calls here.
+    /// Nobody asks a node for them.
     fn call_records(&self, _query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError> {
         Ok(Vec::new())
     }

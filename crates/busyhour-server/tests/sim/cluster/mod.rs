@@ -9,12 +9,15 @@
 //! - nothing panics, and every pinned buffer is released.
 
 mod broker;
+mod calls;
 mod database;
 mod node;
 mod place;
+mod site;
 mod world;
 
 use super::{number, run_seeds};
+use calls::CallsWorld;
 use world::ClusterWorld;
 
 #[test]
@@ -39,5 +42,21 @@ fn one_seed_is_one_course_of_events() {
     assert_ne!(ClusterWorld::new(6).run(), first);
 }
 
+#[test]
+fn every_seed_of_a_cluster_shows_the_calls_that_there_are() {
+    run_seeds("cluster::replay_calls", SEEDS_OF_CALLS, |seed| {
+        CallsWorld::new(seed).run()
+    });
+}
+
+#[test]
+fn replay_calls() {
+    if let Some(seed) = number("BUSYHOUR_SIM_SEED") {
+        let hash = CallsWorld::new(seed).logged().run();
+        println!("seed {seed}: {hash:016x}");
+    }
+}
+
 /// A seed takes two seconds of processor.
 const SEEDS: u64 = 4;
+const SEEDS_OF_CALLS: u64 = 2;

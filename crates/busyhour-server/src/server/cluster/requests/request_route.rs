@@ -1,7 +1,10 @@
 //! Whether a request that comes in is this node's, or is handed to the node that has it.
 
-use super::{cluster_node::ClusterNode, node_link::OnTaken, partition_routes::PartitionOwner};
-use crate::server::{core::Core, sip::receive::Request};
+use crate::server::{
+    cluster::{cluster_node::ClusterNode, node_link::OnTaken, partition_routes::PartitionOwner},
+    core::Core,
+    sip::receive::Request,
+};
 use busyhour::buffer::Buffer;
 use busyhour_registrar::address_of_record;
 use busyhour_sip::{Flow, Message, Method};
@@ -31,7 +34,7 @@ impl Core {
     /// A server alone pays nothing for it.
     #[inline(never)]
     fn route(self: &Arc<Self>, cluster: &ClusterNode, request: &Request<'_>) -> RequestRoute {
-        if let Some(carrier) = self.carrier_of(request) {
+        if let Some(carrier) = self.named_carrier(request) {
             return self.hand_to_carrier(cluster, carrier, request);
         }
         let Some(aor) = self.named_address(request) else {
@@ -44,31 +47,6 @@ impl Core {
             // other.
             PartitionOwner::At(node) if came_here => self.hand_to(cluster, node.0, request),
             PartitionOwner::At(_) | PartitionOwner::Nobody => RequestRoute::Nobody,
-        }
-    }
-
-    /// The node that carries the call of a request within a dialog.
-    fn carrier_of(&self, request: &Request<'_>) -> Option<u16> {
-        request.essentials.to.tag()?;
-        self.calls.edge().carrier_of(request.message)
-    }
-
-    /// Whether another node carries the dialog of a request that is handled here, since that node
-    /// could not be told.
-    pub(in crate::server) fn is_carried_elsewhere(&self, request: &Request<'_>) -> bool {
-        let Some(link) = self.cluster.as_ref().map(|cluster| &cluster.link) else {
-            return false;
-        };
-        let carrier = self.carrier_of(request);
-        carrier.is_some_and(|carrier| carrier != link.own() && link.is_live(carrier))
-    }
-
-    /// A BYE goes on from here, and its dialog is not known here: a node that knows it has to be
-    /// told, or the lamps of its devices stay lit. That is the carrier, which could not be told; or
-    /// one that has adopted the dialog while its carrier was dead.
-    pub(in crate::server) fn tell_nodes_of_end(&self, bye: &Request<'_>) {
-        if let Some(cluster) = &self.cluster {
-            (cluster.link).add_notice(self.clock.now(), bye.flow, bye.datagram);
         }
     }
 
