@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """What a refresh costs Busyhour and Kamailio, which both keep registrations in memory and ask for no password.
 
-usage: [BUSYHOUR=target/quick/busyhour] [BEFORE=OTHER_BINARY] scripts/refresh-cost.py [ROUNDS] [LOAD...]
+usage: [BUSYHOUR=target/quick/busyhour] [BEFORE=OTHER_BINARY] [STORE=memory|postgres] scripts/refresh-cost.py [ROUNDS] [LOAD...]
 
 In each round every server in turn has each LOAD: `closed:64` keeps so many refreshes under way, `rate:500` offers so many a second
 (all of closed:64, rate:20000, rate:2000, rate:500 and rate:200 unless told), for SECONDS_EACH seconds (4). `busyhour storm` is the load for both.
 Prints of each the processor time by refresh (the scheduler's count, from the second on in which the load has begun), refreshes a
-second, and the latency; then the medians and their spread, and the ratio of ours to Kamailio's. Needs Kamailio.
+second, and the latency; then the medians and their spread, and the ratio of ours to Kamailio's. Needs Kamailio. With STORE=postgres
+Busyhour acknowledges what a PostgreSQL of its own on this machine has committed, by a Unix socket, and Kamailio has no part in it. That needs
+Debian's package postgresql.
 """
 import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import signal
 import statistics
 import subprocess
@@ -19,13 +22,14 @@ import sys
 import tempfile
 import time
 
+STORE = os.environ.get("STORE", "memory")
 HERE = pathlib.Path(__file__).parent
 spec = importlib.util.spec_from_file_location("telephones_before_a_pbx", HERE / "mid-registrar.py")
 pbx = importlib.util.module_from_spec(spec)
 ARGUMENTS, sys.argv = sys.argv[1:], sys.argv[:1]
 spec.loader.exec_module(pbx)
 
-if ARGUMENTS and not (ARGUMENTS[0].isdecimal() and all(load.startswith(("closed:", "rate:")) for load in ARGUMENTS[1:])):
+if STORE not in ("memory", "postgres") or ARGUMENTS and not (ARGUMENTS[0].isdecimal() and all(load.startswith(("closed:", "rate:")) for load in ARGUMENTS[1:])):
     sys.exit(__doc__)
 ROUNDS = int(ARGUMENTS[0]) if ARGUMENTS else 3
 LOADS = ARGUMENTS[1:] or ["closed:64", "rate:20000", "rate:2000", "rate:500", "rate:200"]
@@ -46,11 +50,40 @@ def start(name, folder):
         command = ["kamailio", "-DD", "-f", str(config), "-m", "256"]
     else:
         command = [BINARIES[name], "serve", "--sip-listen", address, "--iax2-listen", "off", "--http-listen", "off",
-                   "--sip-auth", "open", "--store-durability", "memory", "--log-level", "warn",
-                   "--limits-source-percent", "100"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                   "--sip-auth", "open", "--log-level", "warn", "--limits-source-percent", "100"]
+        if STORE == "memory":
+            command += ["--store-durability", "memory"]
+    environment = dict(os.environ)
+    if STORE == "postgres":
+        subprocess.run([postgres_programs() / "createdb", "-h", folder, "-U", "busyhour", address.replace(":", "-")], check=True)
+        environment["BUSYHOUR_STORE_URL"] = f"postgres://busyhour@/{address.replace(':', '-')}?host={folder}"
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(1.5)
     return process, address
+
+
+def postgres_programs():
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
+    return found[-1] if found else sys.exit("PostgreSQL is not installed: Debian has it as the package postgresql")
+
+
+def start_postgres(folder):
+    """A PostgreSQL with nothing in it, on a Unix socket in this folder. It does not run as root."""
+    as_user = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"] if os.geteuid() == 0 else []
+    if as_user:
+        shutil.chown(folder, "nobody", "nogroup")
+    data = folder / "data"
+    initdb = [postgres_programs() / "initdb", "-D", data, "-A", "trust", "-U", "busyhour", "-E", "UTF8"]
+    subprocess.run([*as_user, *initdb], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+    command = [*as_user, postgres_programs() / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses="]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ready = [postgres_programs() / "pg_isready", "-h", folder, "-q"]
+    until = time.monotonic() + 30
+    while subprocess.run(ready, check=False).returncode != 0:
+        if process.poll() is not None or time.monotonic() > until:
+            sys.exit("PostgreSQL has not started")
+        time.sleep(0.1)
+    return process
 
 
 def storm(address, *options):
@@ -93,19 +126,27 @@ def measure(name, load, folder):
 
 def main():
     BINARIES.update({name: os.path.abspath(path) for name, path in BINARIES.items()})
-    names = [*BINARIES, "kamailio"]
+    names = [*BINARIES, *(["kamailio"] if STORE == "memory" else [])]
     found = {(name, load): [] for name in names for load in LOADS}
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(ROUNDS):
-            for load in LOADS:
-                for name in names:
-                    found[name, load].append(measure(name, load, pathlib.Path(folder)))
+        folder = pathlib.Path(folder)
+        postgres = start_postgres(folder) if STORE == "postgres" else None
+        try:
+            for _ in range(ROUNDS):
+                for load in LOADS:
+                    for name in names:
+                        found[name, load].append(measure(name, load, folder))
+        finally:
+            if postgres:
+                postgres.send_signal(signal.SIGINT)
+                postgres.wait()
     for load in LOADS:
         medians = {name: statistics.median(found[name, load]) for name in names}
         for name in BINARIES:
             spread = found[name, load]
-            print(f"{load:11} {name}: {medians[name]:.1f} µs ({min(spread):.1f} to {max(spread):.1f}), "
-                  f"{medians[name] / medians['kamailio']:.2f} of Kamailio's {medians['kamailio']:.1f}")
+            beside = medians.get("kamailio")
+            ratio = f", {medians[name] / beside:.2f} of Kamailio's {beside:.1f}" if beside else ""
+            print(f"{load:11} {name}: {medians[name]:.1f} µs ({min(spread):.1f} to {max(spread):.1f}){ratio}")
 
 
 main()

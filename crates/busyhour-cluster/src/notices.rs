@@ -12,8 +12,8 @@ use std::{
 
 /// Messages that are sent again until the node that they are for has answered, or is gone.
 ///
-/// A node may get one of them twice, and in any order, so what it says must stay true: that a
-/// dialog has ended, for instance.
+/// A node may get one of them twice, and in any order, so what it says must stay true, as that a
+/// dialog has ended, or be [withdrawn](Self::withdraw).
 ///
 /// When there is no room, the source with the most of them loses its oldest: one that takes part in many calls, or says so, must
 /// not keep others from being told.
@@ -29,7 +29,8 @@ use std::{
 /// let source = "192.0.2.7".parse().expect("an address");
 /// let mut notices = Notices::new(NodeNumber(1), second, 10);
 /// notices.view_is(now, [(NodeNumber(1), true), (NodeNumber(2), true)]);
-/// notices.add(now, source, (*b"it is over").into());
+/// let about = "the dialog of a, b and c".into();
+/// notices.add(now, source, &about, (*b"it is over").into());
 /// let sent = notices.due(now);
 /// assert_eq!((sent[0].to, &*sent[0].text), (NodeNumber(2), &b"it is over"[..]));
 /// // Nobody has answered for a second.
@@ -49,6 +50,8 @@ pub struct Notices {
     waiting: BTreeMap<u64, WaitingNotice>,
     /// The numbers of those that wait, by who caused them.
     by_source: BTreeMap<IpAddr, BTreeSet<u64>>,
+    /// And by what they are about.
+    by_subject: BTreeMap<Arc<str>, BTreeSet<u64>>,
     /// How many a source may have when there is no room.
     share: usize,
     last_number: u64,
@@ -60,6 +63,7 @@ pub struct Notices {
 struct WaitingNotice {
     to: NodeNumber,
     source: IpAddr,
+    about: Arc<str>,
     text: Arc<[u8]>,
     since: Instant,
     due: Instant,
@@ -89,6 +93,7 @@ impl Notices {
             patience,
             waiting: BTreeMap::new(),
             by_source: BTreeMap::new(),
+            by_subject: BTreeMap::new(),
             share: Self::COUNT_MAX * source_percent / 100,
             last_number: 0,
             given_up: 0,
@@ -97,24 +102,65 @@ impl Notices {
     }
 
     /// All other nodes have to be told this, also those that do not live by the last view: it may
-    /// be older than their lives. The source is who caused it.
-    pub fn add(&mut self, now: Instant, source: IpAddr, text: Arc<[u8]>) {
+    /// be older than their lives. The source is who caused it. It takes the place of what was to be
+    /// said before about the same thing.
+    pub fn add(&mut self, now: Instant, source: IpAddr, about: &Arc<str>, text: Arc<[u8]>) {
+        self.withdraw(about);
         for to in self.others.clone() {
-            if self.waiting.len() == Self::COUNT_MAX {
-                self.make_room();
-            }
-            self.last_number += 1;
-            let notice = WaitingNotice {
-                to,
-                source,
-                text: text.clone(),
-                since: now,
-                due: now,
-            };
-            self.waiting.insert(self.last_number, notice);
-            let of_it = self.by_source.entry(source).or_default();
-            of_it.insert(self.last_number);
+            self.insert(to, now, source, (about.clone(), text.clone()));
         }
+    }
+
+    /// As [`add`](Self::add), for one node.
+    pub fn add_for(
+        &mut self,
+        to: NodeNumber,
+        now: Instant,
+        source: IpAddr,
+        about: &Arc<str>,
+        text: Arc<[u8]>,
+    ) {
+        let before = self.of(about, |notice| notice.to == to);
+        before.into_iter().for_each(|number| self.forget(number));
+        self.insert(to, now, source, (about.clone(), text));
+    }
+
+    /// What was to be said about this is not true any more.
+    pub fn withdraw(&mut self, about: &str) {
+        let all = self.of(about, |_| true);
+        all.into_iter().for_each(|number| self.forget(number));
+    }
+
+    fn of(&self, about: &str, is_wanted: impl Fn(&WaitingNotice) -> bool) -> Vec<u64> {
+        let numbers = self.by_subject.get(about).into_iter().flatten();
+        let is_wanted = |number: &&u64| self.waiting.get(number).is_some_and(&is_wanted);
+        numbers.filter(is_wanted).copied().collect()
+    }
+
+    fn insert(
+        &mut self,
+        to: NodeNumber,
+        now: Instant,
+        source: IpAddr,
+        (about, text): (Arc<str>, Arc<[u8]>),
+    ) {
+        if self.waiting.len() == Self::COUNT_MAX {
+            self.make_room();
+        }
+        self.last_number += 1;
+        let of_source = self.by_source.entry(source).or_default();
+        of_source.insert(self.last_number);
+        let of_subject = self.by_subject.entry(about.clone()).or_default();
+        of_subject.insert(self.last_number);
+        let notice = WaitingNotice {
+            to,
+            source,
+            about,
+            text,
+            since: now,
+            due: now,
+        };
+        self.waiting.insert(self.last_number, notice);
     }
 
     /// The source with the most loses its oldest; of several, the one whose oldest has waited longest.
@@ -137,6 +183,12 @@ impl Notices {
             of_it.remove(&number);
             if of_it.is_empty() {
                 self.by_source.remove(&notice.source);
+            }
+        }
+        if let Some(of_it) = self.by_subject.get_mut(&notice.about) {
+            of_it.remove(&number);
+            if of_it.is_empty() {
+                self.by_subject.remove(&notice.about);
             }
         }
     }
@@ -219,11 +271,15 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
+    fn about(number: usize) -> Arc<str> {
+        number.to_string().into()
+    }
+
     #[test]
     fn nobody_who_is_gone_is_told_anything() {
         let (mut now, mut notices) = (Instant::from_nanos(0), one());
         notices.view_is(now, [(NodeNumber(2), true), (NodeNumber(3), true)]);
-        notices.add(now, source(1), (*b"over").into());
+        notices.add(now, source(1), &about(1), (*b"over").into());
         now = now + SECOND;
         notices.view_is(now, [(NodeNumber(2), false), (NodeNumber(3), true)]);
         let due = notices.due(now);
@@ -237,7 +293,7 @@ mod tests {
         let (mut now, mut notices) = (Instant::from_nanos(0), one());
         let view = [(NodeNumber(1), true), (NodeNumber(2), false)];
         notices.view_is(now, view);
-        notices.add(now, source(1), (*b"over").into());
+        notices.add(now, source(1), &about(1), (*b"over").into());
         notices.view_is(now, view);
         assert_eq!(notices.due(now)[0].to, NodeNumber(2));
         now = now + SECOND;
@@ -250,7 +306,8 @@ mod tests {
         let (now, mut notices) = (Instant::from_nanos(0), one());
         notices.view_is(now, [(NodeNumber(2), true)]);
         let add = |notices: &mut Notices, last: u8, number: usize| {
-            notices.add(now, source(last), number.to_be_bytes().as_slice().into());
+            let text = number.to_be_bytes();
+            notices.add(now, source(last), &about(number), text.as_slice().into());
         };
         (0..10).for_each(|number| add(&mut notices, 1, number));
         (0..Notices::COUNT_MAX).for_each(|number| add(&mut notices, 2, 100 + number));
@@ -263,6 +320,7 @@ mod tests {
         due.iter()
             .for_each(|notice| notices.answered(notice.number));
         assert!(notices.is_empty() && notices.by_source.is_empty());
+        assert!(notices.by_subject.is_empty());
     }
 
     /// Then nobody has had too many.
@@ -271,7 +329,12 @@ mod tests {
         let (now, mut notices) = (Instant::from_nanos(0), one());
         notices.view_is(now, [(NodeNumber(2), true)]);
         for number in 0..=Notices::COUNT_MAX {
-            notices.add(now, source((number % 100) as u8), Arc::default());
+            notices.add(
+                now,
+                source((number % 100) as u8),
+                &about(number),
+                Arc::default(),
+            );
         }
         assert_eq!((notices.given_up(), notices.over_share()), (1, 0));
     }
@@ -282,10 +345,29 @@ mod tests {
         notices.view_is(now, [(NodeNumber(2), true)]);
         for number in 0..=Notices::COUNT_MAX as u32 {
             let text = number.to_be_bytes();
-            notices.add(now, Ipv4Addr::from(text).into(), text.as_slice().into());
+            let source = Ipv4Addr::from(text).into();
+            notices.add(now, source, &about(number as usize), text.as_slice().into());
         }
         let due = notices.due(now);
         let texts = due.iter().map(|notice| &*notice.text);
         assert!(texts.eq((1..=Notices::COUNT_MAX as u32).map(u32::to_be_bytes)));
+    }
+
+    #[test]
+    fn of_one_thing_the_last_word_is_told_and_none_that_was_withdrawn() {
+        let (now, mut notices) = (Instant::from_nanos(0), one());
+        notices.view_is(now, [(NodeNumber(2), true), (NodeNumber(3), true)]);
+        let text = |text: &str| Arc::from(text.as_bytes());
+        notices.add(now, source(1), &about(1), text("adopted"));
+        notices.add(now, source(2), &about(1), text("over"));
+        notices.add(now, source(1), &about(2), text("adopted"));
+        notices.add_for(NodeNumber(3), now, source(1), &about(2), text("kept"));
+        notices.add(now, source(1), &about(3), text("adopted"));
+        notices.withdraw(&about(3));
+        let due = notices.due(now);
+        let told = due.iter().map(|it| (it.to.0, &*it.text));
+        let expected: [(u16, &[u8]); 4] =
+            [(2, b"over"), (3, b"over"), (2, b"adopted"), (3, b"kept")];
+        assert!(told.eq(expected), "{due:?}");
     }
 }

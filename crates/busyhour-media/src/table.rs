@@ -270,7 +270,7 @@ impl<T> MediaTable<T> {
 
     /// Another server of the cluster follows the call from now on, which lasts: the relay is told
     /// nothing.
-    pub fn given_up(&mut self, call_id: &str, relays: &Relays, out: &mut MediaActions<T>) {
+    pub fn handed_over(&mut self, call_id: &str, relays: &Relays, out: &mut MediaActions<T>) {
         self.forget(call_id, relays, out);
     }
 

@@ -552,14 +552,14 @@ fn what_was_asked_for_a_call_that_has_ended_is_not_asked_again() {
 
 /// Another server of a cluster carries it from now on: the relay must not end it.
 #[test]
-fn a_call_that_is_given_up_is_forgotten_and_its_relay_is_told_nothing() {
+fn a_call_that_is_handed_over_is_forgotten_and_its_relay_is_told_nothing() {
     let mut site = Site::new(1, true);
     let offer = invite("z9hG4bK1", WEB);
     let verdict = site.pass(&offer, to(Transport::Udp, 5060), None, 1);
     assert_eq!(verdict, Verdict::Held);
     let (_, _, offered) = site.command();
     assert_eq!(text(&Value::read(&offered).unwrap(), "command"), "offer");
-    site.table.given_up("c", &site.relays, &mut site.out);
+    site.table.handed_over("c", &site.relays, &mut site.out);
     assert_eq!(site.ready(), (1, "AsItCame".to_owned()));
     for _ in 0..8 {
         site.later(250);

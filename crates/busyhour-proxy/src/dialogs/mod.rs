@@ -27,7 +27,7 @@ pub use route_token::{RouteToken, RouteTokens, TokenRefusal};
 pub use setup::CallHandle;
 pub use stats::DialogStats;
 pub use table::Dialogs;
-pub use within::DialogRequest;
+pub use within::{Carried, DialogRequest};
 
 /// The longest Call-ID of a call that is tracked, in bytes. Refuse an INVITE with a longer one: it
 /// would be in no list, have no record and count against no bound.

@@ -69,6 +69,8 @@ impl Party {
 pub struct KnownSender {
     /// The side.
     pub party: Party,
+    /// The opposite side, if it is known.
+    pub other: Option<Party>,
     /// The table [adopted](super::Dialogs::adopt) the dialog: its sides have tokens for its names,
     /// and somebody else may have such tokens as well.
     pub is_adopted: bool,

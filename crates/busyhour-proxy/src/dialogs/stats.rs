@@ -40,8 +40,8 @@ stats! {
     /// Dialogs of an earlier process, or of calls beyond the bounds, known from a
     /// successful re-INVITE or UPDATE.
     adopted,
-    /// Adopted dialogs that were given up, since another server of the cluster carries them.
-    given_up,
+    /// Adopted dialogs that another server of the cluster carries from then on.
+    handed_over,
     /// The same INVITE came again by another way (a spiral, RFC 3261 §16.3).
     spirals,
     /// Probes asked for.

@@ -140,9 +140,11 @@ impl Dialogs {
     pub fn sender(&self, request: &Message<'_>) -> Option<KnownSender> {
         let (handle, index, sender) = self.find_dialog(&DialogName::of(request)?)?;
         let call = self.calls.get(handle)?;
-        let party = call.party(call.dialogs.get(index)?, sender)?;
+        let dialog = call.dialogs.get(index)?;
+        let party = call.party(dialog, sender)?;
         Some(KnownSender {
             party: party.get(),
+            other: call.party(dialog, sender.other()).map(KeptParty::get),
             is_adopted: call.is_adopted,
         })
     }
@@ -203,7 +205,7 @@ impl Dialogs {
         Some((handle, index, sender))
     }
 
-    fn find(&self, call_id: &str, is_it: impl Fn(&Call) -> bool) -> Option<QueueHandle> {
+    pub(super) fn find(&self, call_id: &str, is_it: impl Fn(&Call) -> bool) -> Option<QueueHandle> {
         let is_it = |handle: &QueueHandle| {
             let call = self.calls.get(*handle);
             call.is_some_and(|call| call.names.call_id() == call_id && is_it(call))

@@ -27,6 +27,15 @@ pub struct DialogRequest {
     kind: RequestKind,
 }
 
+/// How a table has come to carry a dialog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carried {
+    /// Its call began here.
+    FromBeginning,
+    /// It was [adopted](Dialogs::adopt).
+    Adopted,
+}
+
 /// What a request within a dialog may do to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
@@ -143,8 +152,8 @@ impl Dialogs {
     /// A 2xx to a re-INVITE or UPDATE of a dialog that is not known: one of an earlier
     /// process, or of a call beyond the bounds. From now on it is known, since both sides
     /// have just said that it lives. `parties` are those of the route's tokens, by role. Returns
-    /// whether it was not known and is now: [other servers](Self::adopted_elsewhere) of a cluster
-    /// have to be told.
+    /// whether it was not known and is now: [other servers](Self::hand_over) of a cluster have to be
+    /// told.
     pub fn adopt(
         &mut self,
         at: Now,
@@ -168,39 +177,71 @@ impl Dialogs {
         true
     }
 
-    /// Whether the dialog of this message lasts here.
-    pub fn carries(&self, message: &Message<'_>) -> bool {
-        let name = DialogName::of(message);
-        let found = name.and_then(|name| self.find_dialog(&name));
-        let dialog = found.and_then(|(key, index, _)| self.calls.get(key)?.dialogs.get(index));
-        dialog.is_some_and(|dialog| !dialog.is_over())
+    /// What this table has of the dialog of a request, if it lasts and these are its parties, by
+    /// role.
+    pub fn carried(&self, request: &Message<'_>, parties: &[Party; 2]) -> Option<Carried> {
+        let (key, index) = self.find_of(request, parties)?;
+        let call = self.calls.get(key)?;
+        let dialog = call.dialogs.get(index).filter(|dialog| !dialog.is_over());
+        dialog.map(|_| match call.is_adopted {
+            true => Carried::Adopted,
+            false => Carried::FromBeginning,
+        })
     }
 
-    /// Another server of the cluster has [adopted](Self::adopt) the dialog of this response, and has
-    /// precedence: what was adopted here is over, without a record. Nothing happens if it is not
-    /// known, or was begun here.
-    pub fn adopted_elsewhere(
+    /// Another server of the cluster has [adopted](Self::adopt) the dialog of this request, whose
+    /// parties these are, and keeps it: what was adopted here is forgotten, without a record, and
+    /// without a word of its end in [`DialogActions::ended`]. Returns whether something was.
+    pub fn hand_over(
         &mut self,
         now: Instant,
-        response: &Message<'_>,
+        request: &Message<'_>,
+        parties: &[Party; 2],
         out: &mut DialogActions,
-    ) {
-        let name = DialogName::of(response);
-        let Some((key, index, _)) = name.and_then(|name| self.find_dialog(&name)) else {
-            return;
-        };
-        if let Some(call) = self.calls.get_mut(key).filter(|call| call.is_adopted) {
-            call.end(index, [DialogEnd::Replaced; 2], None, None);
-            self.stats.given_up += 1;
+    ) -> bool {
+        if self.carried(request, parties) != Some(Carried::Adopted) {
+            return false;
         }
+        let Some((key, index)) = self.find_of(request, parties) else {
+            return false;
+        };
+        if let Some(call) = self.calls.get_mut(key) {
+            call.end(index, [DialogEnd::Replaced; 2], None, None);
+        }
+        let ended_len = out.ended.len();
         self.settle(key, now, out);
+        out.ended.truncate(ended_len);
+        self.forget(key);
+        self.stats.handed_over += 1;
+        true
     }
 
-    /// Another server of the cluster has forwarded this BYE, whose dialog it did not know; nothing
-    /// happens if it is not known here either.
-    pub fn ended_elsewhere(&mut self, now: Instant, bye: &Message<'_>, out: &mut DialogActions) {
-        let name = DialogName::of(bye);
-        let Some((key, index, sender)) = name.and_then(|name| self.find_dialog(&name)) else {
+    /// The call and the index of the dialog of a request, if it has these parties, by role.
+    fn find_of(&self, request: &Message<'_>, parties: &[Party; 2]) -> Option<(QueueHandle, usize)> {
+        let name = DialogName::of(request)?;
+        let within = |call: &Call| {
+            let (index, _) = call.find_within(&name.from_tag, &name.to_tag)?;
+            let dialog = call.dialogs.get(index)?;
+            let is_its = |role: Role| {
+                let party = call.party(dialog, role);
+                party.is_some_and(|party| party.get().is_same_sender(&parties[role as usize]))
+            };
+            Role::ALL.into_iter().all(is_its).then_some(index)
+        };
+        let key = self.find(name.call_id, |call| within(call).is_some())?;
+        Some((key, within(self.calls.get(key)?)?))
+    }
+
+    /// Another server of the cluster has forwarded this BYE, and did not carry its dialog alone. Nothing
+    /// happens if it is not known here, or has other parties than these.
+    pub fn ended_elsewhere(
+        &mut self,
+        now: Instant,
+        bye: &Message<'_>,
+        (parties, sender): (&[Party; 2], Role),
+        out: &mut DialogActions,
+    ) {
+        let Some((key, index)) = self.find_of(bye, parties) else {
             return;
         };
         if let Some(call) = self.calls.get_mut(key) {

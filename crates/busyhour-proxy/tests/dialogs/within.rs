@@ -3,8 +3,8 @@
 use busyhour_registrar::watch::{DialogEnd, LineState};
 use busyhour_sip::Message;
 
-use crate::rig::{AB, ABT, RECVONLY, Rig, SENDONLY, SENDRECV, response, user};
-use busyhour_proxy::dialogs::Role;
+use crate::rig::{AB, ABT, RECVONLY, Rig, SENDONLY, SENDRECV, request, response, user};
+use busyhour_proxy::dialogs::{Carried, Role};
 
 /// RFC 3264 §8.4: who does not receive holds the call; the other one is still in use.
 #[test]
@@ -239,40 +239,66 @@ fn a_dialog_that_ended_is_not_adopted() {
 
 /// Two servers of a cluster have adopted it, and the other one keeps it.
 #[test]
-fn an_adopted_dialog_is_given_up_for_another_server_and_stays_so() {
+fn an_adopted_dialog_is_handed_over_to_another_server() {
     let mut rig = Rig::new();
     adopt(&mut rig, 200, "INVITE", ABT, Role::Caller);
-    let text = response(200, 7, "INVITE", ABT, "");
-    let message = Message::parse(text.as_bytes()).expect("sound");
-    assert!(rig.dialogs.carries(&message));
-    let now = rig.now;
-    (rig.dialogs).adopted_elsewhere(now, &message, &mut rig.out);
-    rig.apply();
-    assert!(!rig.dialogs.carries(&message));
+    assert_eq!(carried(&rig, "bob"), Some(Carried::Adopted));
+    // Somebody else's dialog of the same names.
+    assert!(!hand_over(&mut rig, "carol"));
+    assert_eq!(carried(&rig, "carol"), None);
+    assert_eq!(rig.line("alice"), LineState::InUse);
+    assert!(hand_over(&mut rig, "bob"));
+    assert_eq!(carried(&rig, "bob"), None);
     assert_eq!(
         (rig.line("alice"), rig.line("bob")),
         (LineState::Idle, LineState::Idle)
     );
-    assert!(rig.records.is_empty(), "the call lasts");
-    // The same 200 comes once more.
-    adopt(&mut rig, 200, "INVITE", ABT, Role::Caller);
-    assert!(!rig.dialogs.carries(&message));
+    assert!(rig.records.is_empty() && rig.ended.is_empty(), "it lasts");
+    // The other one has died, and both sides say that it lasts.
+    adopt(&mut rig, 200, "UPDATE", ABT, Role::Caller);
+    assert_eq!(rig.line("alice"), LineState::InUse);
     let stats = rig.dialogs.stats();
-    assert_eq!((stats.adopted, stats.given_up), (1, 1));
+    assert_eq!((stats.adopted, stats.handed_over), (2, 1));
 }
 
 #[test]
-fn a_call_that_began_here_is_given_up_for_nobody() {
+fn a_call_that_began_here_is_handed_over_to_nobody() {
     let mut rig = Rig::new();
     rig.talk();
-    let text = response(200, 7, "INVITE", ABT, "");
-    let message = Message::parse(text.as_bytes()).expect("sound");
-    let now = rig.now;
-    (rig.dialogs).adopted_elsewhere(now, &message, &mut rig.out);
-    rig.apply();
-    assert!(rig.dialogs.carries(&message));
+    assert_eq!(carried(&rig, "bob"), Some(Carried::FromBeginning));
+    assert!(!hand_over(&mut rig, "bob"));
     assert_eq!(rig.line("alice"), LineState::InUse);
-    assert_eq!(rig.dialogs.stats().given_up, 0);
+}
+
+/// Another server has forwarded it. A stranger's dialog may have the same names.
+#[test]
+fn a_bye_that_another_server_has_forwarded_ends_the_dialog_of_its_parties() {
+    let mut rig = Rig::new();
+    rig.talk();
+    let bye = request("BYE", 2, ABT, "");
+    let bye = Message::parse(bye.as_bytes()).expect("sound");
+    for (callee, state) in [("carol", LineState::InUse), ("bob", LineState::Idle)] {
+        let (now, parties) = (rig.now, [user("alice"), user(callee)]);
+        let told = (&parties, Role::Caller);
+        (rig.dialogs).ended_elsewhere(now, &bye, told, &mut rig.out);
+        rig.apply();
+        assert_eq!(rig.line("alice"), state, "{callee}");
+    }
+}
+
+fn carried(rig: &Rig, callee: &str) -> Option<Carried> {
+    let update = request("UPDATE", 8, ABT, "");
+    let update = Message::parse(update.as_bytes()).expect("sound");
+    rig.dialogs.carried(&update, &[user("alice"), user(callee)])
+}
+
+fn hand_over(rig: &mut Rig, callee: &str) -> bool {
+    let update = request("UPDATE", 8, ABT, "");
+    let update = Message::parse(update.as_bytes()).expect("sound");
+    let (now, parties) = (rig.now, [user("alice"), user(callee)]);
+    let is_over = (rig.dialogs).hand_over(now, &update, &parties, &mut rig.out);
+    rig.apply();
+    is_over
 }
 
 fn adopt(rig: &mut Rig, status: u16, method: &str, names: crate::rig::Names<'_>, sender: Role) {

@@ -34,6 +34,8 @@ pub trait ClientNetwork {
     fn now(&self) -> u64;
     fn random(&mut self) -> &mut Random;
     fn act<R>(&mut self, from: SocketAddr, act: impl FnOnce(&mut Context<'_>) -> R) -> R;
+    /// Who sends something of its own may do so to another server than before.
+    fn perhaps_change_server(&mut self, client: SocketAddr);
 }
 
 /// A request that is retransmitted until it is answered or given up.

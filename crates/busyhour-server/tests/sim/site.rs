@@ -222,6 +222,9 @@ impl Site {
 }
 
 impl ClientNetwork for Site {
+    /// There is one.
+    fn perhaps_change_server(&mut self, _client: SocketAddr) {}
+
     fn now(&self) -> u64 {
         self.now
     }

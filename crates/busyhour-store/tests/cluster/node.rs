@@ -516,7 +516,9 @@ impl Life {
             self.out.push(Out::ToNode(bye.carrier, Letter::Bye(bye)));
         } else {
             let source = [192, 0, 2, bye.came_to as u8].into();
-            self.notices.add(now, source, bye.to_text().into());
+            let text = bye.to_text();
+            let about = String::from_utf8_lossy(&text).into();
+            self.notices.add(now, source, &about, text.into());
             self.send_notices(now);
             self.out.push(Out::Over(bye));
         }

@@ -42,7 +42,7 @@ use busyhour::{runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_proxy::{
     Begun, EventKind, Inbound, LoopDetection, Policy, Proxy, Received, RequestRefusal,
     TransactionId,
-    dialogs::{CallEvent, DialogPolicy, Dialogs, Party, ProbeOutcome, Role, RouteTokens},
+    dialogs::{CallEvent, Carried, DialogPolicy, Dialogs, Party, ProbeOutcome, Role},
 };
 use busyhour_sip::{HeaderName, Message, Method, Status, UnreadRequest};
 use foldhash::quality::FixedState;
@@ -198,10 +198,6 @@ impl Calls {
         &self.edge
     }
 
-    pub(super) fn tokens(&self) -> &RouteTokens {
-        self.edge.tokens()
-    }
-
     pub(super) fn loops(&self) -> &LoopDetection {
         &self.loops
     }
@@ -346,11 +342,12 @@ impl Calls {
             parties,
             mut span,
             is_of_other_node,
-            carrier,
+            is_in_cluster,
             ..
         } = checked;
         let message = inbound.message;
         let is_bye = message.method() == Some(Method::Bye);
+        let mut is_adopted = false;
         let at = self.clock.moment();
         let ShardInner {
             proxy,
@@ -376,6 +373,8 @@ impl Calls {
                 } else {
                     callee
                 };
+                let adopted = Some(Carried::Adopted);
+                is_adopted = is_bye && dialogs.carried(message, &parties) == adopted;
                 let mut follow =
                     || dialogs.request(at.now, message, inbound.flow, &mut out.dialogs);
                 let tracking = match is_followed {
@@ -385,18 +384,18 @@ impl Calls {
                         // Two nodes would believe that they carry it, and one would be told how
                         // it ends.
                         None if is_of_other_node && !is_bye => Tracking::None,
-                        None => Tracking::Unknown(Box::new(UnknownDialog {
-                            parties,
-                            sender,
-                            carrier,
-                        })),
+                        None => {
+                            let mut unknown = UnknownDialog::new(parties, sender, inbound.flow);
+                            unknown.notice = is_in_cluster.then(|| inbound.datagram.clone());
+                            Tracking::Unknown(unknown.into())
+                        }
                     },
                 };
                 // Another's call may have the same Call-ID.
                 let is_alone = || !message.call_id().is_ok_and(|it| dialogs.lasts(it));
-                if let (Tracking::Unknown(_), true) = (&tracking, is_bye)
-                    && is_alone()
-                {
+                let is_unknown = matches!(tracking, Tracking::Unknown(_));
+                // What was adopted may use a relay that is not known here.
+                if is_bye && (is_unknown || is_adopted) && is_alone() {
                     let relays = self.relays.relays();
                     media.ended_by(at.now, message, relays, &mut out.media);
                 }
@@ -407,7 +406,8 @@ impl Calls {
             span.step("DNS");
         }
         let begun = match tracking {
-            Tracking::Unknown(_) if is_bye => Begin::EndsUnknown,
+            Tracking::Unknown(_) if is_bye => Begin::EndsElsewhere,
+            Tracking::Within(_) if is_bye && is_adopted => Begin::EndsElsewhere,
             _ => Begin::Begun,
         };
         if let Some(permit) = proxy.data_mut(transaction) {
@@ -496,7 +496,7 @@ impl Calls {
         index: usize,
         message: Option<&Message<'_>>,
         act: impl FnOnce(&mut ShardInner, &mut StepActions) -> R,
-        then: impl FnOnce(R, &StepActions) -> T,
+        then: impl FnOnce(R, &mut StepActions) -> T,
     ) -> T {
         with_actions(|out| {
             let mut state = self.shards[index].lock();
@@ -544,9 +544,15 @@ impl Calls {
                 out.way_failures.extend(failure);
                 let tracking = &permit.tracking;
                 let times = (now, || self.clock.moment());
-                let adopted =
+                let is_adopted =
                     tracking.tell(dialogs, times, &event, called, message, &mut out.dialogs);
-                out.adopted = adopted.map(|dialog| dialog.carrier).or(out.adopted);
+                if let (true, Tracking::Unknown(known)) = (is_adopted, tracking) {
+                    out.adopted = known.notice.clone();
+                }
+                if is_adopted && let Some(permit) = proxy.data_mut(event.transaction) {
+                    // What comes again of the response adopts nothing that another node keeps.
+                    permit.tracking = Tracking::None;
+                }
             }
             let held_bytes = proxy.held_bytes(event.transaction) as u64;
             if let Some(permit) = proxy.data_mut(event.transaction) {

@@ -24,8 +24,8 @@ pub(super) struct Checked<'r, 'm> {
     pub(super) is_emergency: bool,
     /// Another node of the cluster lives and carries the dialog, and could not be told.
     pub(super) is_of_other_node: bool,
-    /// The node of a cluster that the route names as the dialog's carrier, or 0.
-    pub(super) carrier: u16,
+    /// There are other nodes, which have to be told if the dialog is adopted.
+    pub(super) is_in_cluster: bool,
     pub(super) span: RequestSpan,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Standing {
     Party,
     /// A peer, to which the call went before it came here again.
     Spiral,
-    /// Somebody else than those whose dialog was adopted after a restart. Both have tokens for
+    /// Others than those whose dialog was adopted after a restart. Both have tokens for
     /// its names, and nothing tells whose it was: so both are carried, as if it were not known.
     Rival,
     /// A stranger, whose tokens are those of another call.
@@ -48,8 +48,8 @@ pub(super) enum Standing {
 pub(super) enum Begin {
     /// It is on its way, or was answered.
     Begun,
-    /// It is on its way, and ends a dialog that is not known here.
-    EndsUnknown,
+    /// It is on its way, and ends a dialog that another node may carry, too.
+    EndsElsewhere,
     /// Its sender is no party of the dialog.
     NotOfDialog,
     /// It was answered with this status; outside of a dialog, this is its caller.
@@ -89,7 +89,7 @@ impl Checked<'_, '_> {
     pub(super) fn standing(&self, known: Option<KnownSender>) -> Standing {
         match (&self.parties, known) {
             (Parties::Within(parties, sender), Some(known))
-                if !known.party.is_same_sender(&parties[*sender as usize]) =>
+                if !are_its(parties, *sender, &known) =>
             {
                 match (self.is_from_peer, known.is_adopted) {
                     (true, _) => Standing::Spiral,
@@ -100,4 +100,15 @@ impl Checked<'_, '_> {
             _ => Standing::Party,
         }
     }
+}
+
+/// Whether the dialog has these parties. A call that came here again by way of a peer has the peer on one side.
+fn are_its(parties: &[Party; 2], sender: Role, known: &KnownSender) -> bool {
+    let other = &parties[sender.other() as usize];
+    let is_other = |known: &Party| {
+        let has_peer = known.peer.is_some() || other.peer.is_some();
+        has_peer || known.is_same_sender(other)
+    };
+    known.party.is_same_sender(&parties[sender as usize])
+        && known.other.as_ref().is_none_or(is_other)
 }

@@ -68,6 +68,31 @@ impl ServerEdge {
         token.map(|token| token.carrier).filter(|node| *node != 0)
     }
 
+    /// The parties of a request within a dialog, by role, and which of them sends, as these values
+    /// of our route say; `None` if they are not of this dialog.
+    pub(super) fn parties(
+        &self,
+        request: &Message<'_>,
+        [sender, recipient]: [&str; 2],
+    ) -> Option<([Party; 2], Role)> {
+        let mut pairs = Role::ALL.into_iter().filter_map(|role| {
+            let dialog = dialog_name(request, role);
+            let pair = self.tokens().read_pair(sender, recipient, &dialog);
+            pair.ok().filter(|(_, sender)| *sender == role)
+        });
+        pairs.next()
+    }
+
+    /// As [`parties`](Self::parties), of a request that another node has forwarded.
+    pub(in crate::server) fn parties_told(
+        &self,
+        request: &Message<'_>,
+    ) -> Option<([Party; 2], Role)> {
+        let mut routes = request.routes(HeaderName::Route);
+        let mut user = || routes.next()?.ok()?.user;
+        self.parties(request, [user()?, user()?])
+    }
+
     /// What is ours in a request that came on `flow`.
     pub(super) fn identity<'a>(
         &'a self,

@@ -121,11 +121,15 @@ impl Calls {
         Some(state.dialogs.sender(request)?.party.flow)
     }
 
-    /// Whom a request within a dialog is for, where it sent something last, if that is known.
-    pub(super) fn recipient(&self, request: &Message<'_>) -> Option<Party> {
-        let (parties, sender) = self.parties(request)?;
-        let [caller, callee] = parties;
-        Some(match sender {
+    /// Whom a request within a dialog is for, where it sent something last, if these parties are known to have the dialog.
+    pub(super) fn recipient(&self, request: &Message<'_>, parties: &[Party; 2]) -> Option<Party> {
+        let (known, sender) = self.parties(request)?;
+        let are_same = known
+            .iter()
+            .zip(parties)
+            .all(|(one, other)| one.is_same(other));
+        let [caller, callee] = known;
+        are_same.then_some(match sender {
             Role::Caller => callee,
             Role::Callee => caller,
         })

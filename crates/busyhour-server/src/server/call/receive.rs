@@ -8,7 +8,6 @@ mod shedding;
 
 use super::{
     checked::{Begin, Checked, Parties},
-    edge::dialog_name,
     permit::NoRoom,
     target::Located,
 };
@@ -163,7 +162,6 @@ impl Core {
             return self.refuse_call(request, &refusal);
         }
         let (account, holder) = (way.account.as_deref(), way.holder);
-        let (carrier, is_of_other_node) = self.carrier_of(request);
         let checked = Checked {
             inbound,
             routing: &routing,
@@ -173,8 +171,8 @@ impl Core {
             is_from_peer: way.is_from_peer,
             is_at_home: way.is_at_home,
             is_emergency: self.is_emergency(request),
-            is_of_other_node,
-            carrier: carrier.unwrap_or(0),
+            is_of_other_node: self.is_carried_elsewhere(request),
+            is_in_cluster: self.cluster.is_some(),
             span: request.take_span(),
         };
         if is_ack {
@@ -186,7 +184,7 @@ impl Core {
                 self.load.note_call();
             }
             Ok(Begin::Begun) => {}
-            Ok(Begin::EndsUnknown) => self.tell_nodes_of_end(request),
+            Ok(Begin::EndsElsewhere) => self.tell_nodes_of_end(request),
             Ok(Begin::NotOfDialog) => {
                 self.calls.counters.untrusted_routes.increment();
                 self.refuse_call(request, &Refusal::NoDialog);
@@ -251,12 +249,12 @@ impl Core {
             None => {
                 let bindings = to.device.as_ref().map(|device| self.bindings_at(device));
                 let (uri, bindings) = (routing.request_uri(), bindings.unwrap_or_default());
-                let last = self.calls.recipient(request.message);
-                match last.filter(|last| bindings.is_empty() && last.is_same(to)) {
-                    // It is another node's, or registered nowhere, and may have moved since the route was written.
-                    Some(last) => Located::within_dialog(&last, uri, &bindings),
-                    None => Located::within_dialog(to, uri, &bindings),
-                }
+                // It is another node's, or registered nowhere, and may have moved since the route was written.
+                let last = bindings
+                    .is_empty()
+                    .then(|| self.calls.recipient(request.message, &parties));
+                let to = last.flatten().unwrap_or_else(|| to.clone());
+                Located::within_dialog(&to, uri, &bindings)
             }
         };
         let peer = self.peers.of(from);
@@ -364,12 +362,8 @@ impl Core {
         let (Some(sender), Some(recipient)) = (users.next(), users.next()) else {
             return Err(Refusal::NoDialog);
         };
-        let mut pairs = Role::ALL.into_iter().filter_map(|role| {
-            let dialog = dialog_name(request.message, role);
-            let pair = self.calls.tokens().read_pair(sender, recipient, &dialog);
-            pair.ok().filter(|(_, sender)| *sender == role)
-        });
-        pairs.next().ok_or_else(|| {
+        let pair = (self.calls.edge()).parties(request.message, [sender, recipient]);
+        pair.ok_or_else(|| {
             self.calls.counters.untrusted_routes.increment();
             Refusal::NoDialog
         })

@@ -14,8 +14,8 @@ pub(super) struct StepActions {
     pub(super) proxy: Actions,
     pub(super) dialogs: DialogActions,
     pub(super) probes: Vec<(Flow, Buffer)>,
-    /// A dialog that was not known is carried here from now on, and its route names this node of a cluster.
-    pub(super) adopted: Option<u16>,
+    /// By this request a dialog is known from now on: other nodes of a cluster have to be told.
+    pub(super) adopted: Option<Buffer>,
     /// Requests that wait for DNS.
     pub(super) lookups: Vec<(TransactionId, Box<NameLookup>)>,
     /// What was looked at and leaves.

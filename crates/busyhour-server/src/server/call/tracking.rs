@@ -1,17 +1,18 @@
 //! What the table of dialogs knows of a request, and how it learns what becomes of it.
 
-use busyhour::clock::Instant;
+use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_proxy::{
     Event, EventKind, FailureCause,
     dialogs::{CallHandle, DialogActions, DialogRequest, Dialogs, Party, Role},
 };
 use busyhour_registrar::Now;
-use busyhour_sip::Message;
+use busyhour_sip::{Flow, Message};
 
 /// What the table of dialogs calls a request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::server) enum Tracking {
     /// It is not of a dialog that is known.
+    #[default]
     None,
     /// The INVITE of a call.
     Call(CallHandle),
@@ -28,13 +29,30 @@ pub(in crate::server) enum Tracking {
 pub(in crate::server) struct UnknownDialog {
     pub(super) parties: [Party; 2],
     pub(super) sender: Role,
-    /// The node of a cluster that carried it at first; 0 without a cluster.
-    pub(super) carrier: u16,
+    /// The request, if other nodes of a cluster have to be told when it is known.
+    pub(super) notice: Option<Buffer>,
+}
+
+impl UnknownDialog {
+    /// Its sender is where this request of it came from, which is sure; nobody in particular is known by its flow alone, and
+    /// keeps it.
+    pub(super) fn new(mut parties: [Party; 2], sender: Role, flow: Flow) -> Self {
+        let party = &mut parties[sender as usize];
+        if party.name().is_some() {
+            party.flow = flow;
+        }
+        Self {
+            parties,
+            sender,
+            notice: None,
+        }
+    }
 }
 
 impl Tracking {
     /// Tells the dialogs what happened to the request; `message` is what came, and `called`
-    /// gives the called side by the label of a target. Returns the dialog that is known from now on.
+    /// gives the called side by the label of a target. Returns whether the dialog of
+    /// [`Unknown`](Self::Unknown) is known from now on.
     pub(super) fn tell<'p>(
         &self,
         dialogs: &mut Dialogs,
@@ -43,8 +61,8 @@ impl Tracking {
         called: impl Fn(u64) -> Option<&'p Party>,
         message: Option<&Message<'_>>,
         out: &mut DialogActions,
-    ) -> Option<&UnknownDialog> {
-        let mut adopted = None;
+    ) -> bool {
+        let mut is_adopted = false;
         match (self, event.kind, message) {
             (
                 Self::Call(call),
@@ -98,8 +116,7 @@ impl Tracking {
             }
             (Self::Unknown(known), EventKind::Answered { .. }, Some(response)) => {
                 let (parties, sender) = (known.parties.clone(), known.sender);
-                let is_new = dialogs.adopt(moment(), response, parties, sender, out);
-                adopted = is_new.then_some(&**known);
+                is_adopted = dialogs.adopt(moment(), response, parties, sender, out);
             }
             _ => {}
         }
@@ -113,7 +130,7 @@ impl Tracking {
         {
             dialogs.session_added(now, response, interval);
         }
-        adopted
+        is_adopted
     }
 }
 

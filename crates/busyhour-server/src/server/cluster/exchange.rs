@@ -159,14 +159,8 @@ impl Core {
                     link.answer_with(reply, answer);
                 }
             }
-            NodeVerb::CallEnded => {
-                self.calls.ended_elsewhere(told.sip);
-                if let Some(reply) = reply {
-                    link.answer(reply, true);
-                }
-            }
-            NodeVerb::CallAdopted => {
-                self.call_was_adopted(cluster, told);
+            NodeVerb::InDialog => {
+                self.dialog_notice(cluster, told);
                 if let Some(reply) = reply {
                     link.answer(reply, true);
                 }

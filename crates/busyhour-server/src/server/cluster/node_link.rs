@@ -230,11 +230,24 @@ impl NodeLink {
         self.knows_nodes.load(Ordering::Acquire)
     }
 
-    /// All other nodes have to be told this, now or later.
-    pub(super) fn add_notice(self: &Arc<Self>, now: Instant, message: &NodeMessage<'_>) {
-        let source = source_of(message.flow.remote.ip());
-        lock(&self.notices).add(now, source, message.bytes().into());
+    /// All other nodes have to be told this about something, or one node, now or later.
+    pub(super) fn add_notice(
+        self: &Arc<Self>,
+        now: Instant,
+        (about, node): (&Arc<str>, Option<u16>),
+        message: &NodeMessage<'_>,
+    ) {
+        let (source, text) = (source_of(message.flow.remote.ip()), message.bytes().into());
+        match node.map(NodeNumber) {
+            None => lock(&self.notices).add(now, source, about, text),
+            Some(node) => lock(&self.notices).add_for(node, now, source, about, text),
+        }
         self.send_notices(now);
+    }
+
+    /// What other nodes were to be told about this is not true any more.
+    pub(super) fn withdraw_notices(&self, about: &str) {
+        lock(&self.notices).withdraw(about);
     }
 
     /// Tells other nodes what they have not answered yet.

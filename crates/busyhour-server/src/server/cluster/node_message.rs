@@ -15,7 +15,7 @@ pub(super) struct NodeMessage<'b> {
     /// Only with [`NodeVerb::Keepalives`].
     pub(super) within_s: u64,
     /// Of a request that is handed on without an answer: how many the node has handed to this one so. Of an end: how many it
-    /// has told. Of a dialog that was adopted: see there. Otherwise 0.
+    /// has told. Otherwise 0.
     pub(super) number: u64,
     /// Of an answer: it acknowledges that an address of this partition was registered by a request over its flow. Only a trailer
     /// says so (`direct/message_trailer.rs`); without it the answer says the same.
@@ -43,11 +43,9 @@ pub(super) enum NodeVerb {
     FlowEnded,
     /// Say which of these connections of yours have ended.
     Stand,
-    /// This BYE was forwarded by a node that does not know its dialog.
-    CallEnded,
-    /// By this response a dialog is known to the node, which carries it from now on; the number is that of the node that its route
-    /// names.
-    CallAdopted,
+    /// This BYE was forwarded by a node that may not carry its dialog alone; or by this INVITE or UPDATE the node has adopted its
+    /// dialog. A node of an earlier build takes both for the end of the dialog, which is then the other node's alone.
+    InDialog,
 }
 
 impl<'b> NodeMessage<'b> {
@@ -133,7 +131,7 @@ impl<'b> NodeMessage<'b> {
 }
 
 impl NodeVerb {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Handle,
         Self::TakeResponse,
         Self::Send,
@@ -141,8 +139,7 @@ impl NodeVerb {
         Self::Keepalives,
         Self::FlowEnded,
         Self::Stand,
-        Self::CallEnded,
-        Self::CallAdopted,
+        Self::InDialog,
     ];
 
     fn word(self) -> &'static str {
@@ -154,8 +151,7 @@ impl NodeVerb {
             Self::Keepalives => "keepalives",
             Self::FlowEnded => "ended",
             Self::Stand => "stand",
-            Self::CallEnded => "bye",
-            Self::CallAdopted => "adopted",
+            Self::InDialog => "bye",
         }
     }
 

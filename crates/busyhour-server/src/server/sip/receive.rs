@@ -159,9 +159,7 @@ impl Core {
             return match step {
                 ResponseStep::Stray => traffic.stray_responses.increment(),
                 ResponseStep::Taken => {}
-                ResponseStep::Adopted(carrier) => {
-                    self.tell_nodes_of_adoption(carrier, flow, datagram);
-                }
+                ResponseStep::Adopted(request) => self.tell_nodes_of_adoption(flow, &request),
             };
         };
         let Some(watcher) = self.watchers.find(tag) else {

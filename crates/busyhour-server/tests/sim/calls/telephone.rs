@@ -14,7 +14,7 @@ use crate::{
 use busyhour_sip::{Message, Method};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 pub struct Telephone {
@@ -218,17 +218,21 @@ impl Telephone {
         self.refusal_acks.clear();
     }
 
-    /// It has another address, registers there, and tells the others in its calls.
+    /// It has another address, maybe in another network, registers there, and tells the others in its calls.
     fn move_away(&mut self, context: &mut Context<'_>) {
         if self.is_undecided() {
             return;
         }
-        let port = self.address.port() + 1;
-        self.address.set_port(port);
+        match (self.address.ip(), context.random.permille(500)) {
+            (IpAddr::V4(ip), true) => {
+                let [one, two, three, four] = ip.octets();
+                self.address.set_ip([one, two, three + 1, four].into());
+            }
+            _ => self.address.set_port(self.address.port() + 1),
+        }
         self.registering.pending = None;
         self.registering.next_at = context.now;
         self.wake_registering(context);
-        self.call_credentials = Credentials::default();
         let names: Vec<_> = self.talks().map(|(name, _)| name.clone()).collect();
         for name in names {
             self.ask(&name, "INVITE", context);

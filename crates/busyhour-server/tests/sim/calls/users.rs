@@ -114,6 +114,7 @@ impl Users {
             }
             // It may move, and what it sent comes from its new address.
             let before = telephone.address;
+            network.perhaps_change_server(before);
             let act = |context: &mut Context<'_>| {
                 if is_time_to_listen {
                     telephone.listen(&talks, context);
@@ -128,6 +129,7 @@ impl Users {
             self.listens_at = now + LISTEN;
         }
         for lamp in self.lamps.iter_mut().filter(|it| it.next_wake() <= now) {
+            network.perhaps_change_server(lamp.address);
             network.act(lamp.address, |context| lamp.wake(context));
         }
     }

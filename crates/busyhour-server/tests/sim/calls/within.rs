@@ -14,6 +14,7 @@ pub struct Asked {
     method: &'static str,
     cseq: u32,
     branch: String,
+    request: String,
     /// Until a provisional response of an INVITE.
     transaction: Option<Transaction>,
     gives_up_at: u64,
@@ -74,6 +75,38 @@ impl Telephone {
             method,
             cseq,
             branch: branch.clone(),
+            request: request.clone(),
+            transaction: Some(Transaction::send(branch, request, context)),
+            gives_up_at: context.now + 100 * SECOND,
+        });
+    }
+
+    /// The server does not know it at its address, and it proves who it is; for a dialog that it has left, too.
+    fn ask_with_proof(&mut self, asked: Asked, message: &Message<'_>, context: &mut Context<'_>) {
+        self.call_credentials.challenged(message);
+        let Asked {
+            name,
+            method,
+            cseq,
+            branch: last,
+            request,
+            ..
+        } = asked;
+        let (branch, device) = (self.branch(), format!("device{}", self.user));
+        let uri = request.split(' ').nth(1).expect("a Request-URI");
+        let proof = self.call_credentials.line(&device, method, uri);
+        let lines = request.replace(&last, &branch);
+        let lines = lines.replace(&format!("CSeq: {cseq} "), &format!("CSeq: {} ", cseq + 1));
+        let request = lines.replacen("Contact: ", &format!("{proof}Contact: "), 1);
+        if let Some(dialog) = self.dialog(&name) {
+            dialog.cseq = cseq + 1;
+        }
+        self.asked.push(Asked {
+            name,
+            method,
+            cseq: cseq + 1,
+            branch: branch.clone(),
+            request: request.clone(),
             transaction: Some(Transaction::send(branch, request, context)),
             gives_up_at: context.now + 100 * SECOND,
         });
@@ -164,6 +197,10 @@ impl Telephone {
         let asked = self.asked.remove(place);
         if asked.method == "INVITE" {
             self.acknowledge(&asked, message, context);
+        }
+        // Once: what was asked with a proof and is challenged anew is given up.
+        if status == 407 && !asked.request.contains("Proxy-Authorization") {
+            return self.ask_with_proof(asked, message, context);
         }
         let knows_timers = self.knows_timers();
         let Some(dialog) = self.dialog(&asked.name) else {

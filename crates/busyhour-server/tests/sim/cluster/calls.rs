@@ -42,8 +42,8 @@ impl CallsWorld {
         self
     }
 
-    /// Runs to the end and checks; returns a hash of all that happened.
-    pub fn run(mut self) -> u64 {
+    /// Runs to the end and checks; returns a hash of all that happened, and how many dialogs were handed over.
+    pub fn run(mut self) -> (u64, u64) {
         let quiet_at = self.site.quiet_at();
         self.run_until(quiet_at + self.users.quiet_time());
         self.users.check_lamps(self.site.now, "after quiet");
@@ -60,7 +60,13 @@ impl CallsWorld {
         // A subscription without refreshes ends after at most 150 s, its NOTIFYs stay
         // unanswered for 32 s, and answers are kept for 32 s.
         self.run_until(self.site.now + 230 * SECOND);
-        self.site.end()
+        let handed_over = self.site.handed_over + self.handed_over_now();
+        (self.site.end(), handed_over)
+    }
+
+    fn handed_over_now(&self) -> u64 {
+        let stats = self.site.nodes().map(|node| node.server.stats().calls);
+        stats.map(|calls| calls.dialogs.handed_over).sum()
     }
 
     fn run_until(&mut self, end: u64) {

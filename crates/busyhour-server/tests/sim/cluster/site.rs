@@ -49,6 +49,8 @@ pub struct ClusterSite {
     asked: BTreeMap<String, Vec<String>>,
     /// The branches of 200s that were sent at least once.
     acknowledged: HashSet<String>,
+    /// Dialogs that a node has adopted and another one has kept.
+    pub handed_over: u64,
     trace: u64,
 }
 
@@ -104,6 +106,7 @@ impl ClusterSite {
             invited: HashMap::new(),
             asked: BTreeMap::new(),
             acknowledged: HashSet::new(),
+            handed_over: 0,
             trace: seed,
             random,
         }
@@ -259,21 +262,14 @@ impl ClusterSite {
         self.run_node(place);
     }
 
-    /// Clients stay with a node mostly, and find another one at times, also for a request that was sent before.
-    pub fn perhaps_change_place(&mut self, client: SocketAddr) {
-        if self.random.permille(200) {
-            self.choose_place(client);
-        }
-    }
-
     fn choose_place(&mut self, client: SocketAddr) -> usize {
         let place = self.random.within(0, self.places.len() as u64) as usize;
         self.targets.insert(client, place);
         place
     }
 
-    /// A response goes to where its request came from, a request with a route along that, and what belongs to an INVITE
-    /// to where that went; all else to the node that the client has chosen.
+    /// A response goes to where its request came from, a request with a route along that if the node there lives, or
+    /// sometimes, and what belongs to an INVITE to where that went; all else to the node that the client has chosen.
     fn destination(&mut self, from: SocketAddr, bytes: &[u8]) -> SocketAddr {
         let message = Message::parse(bytes).expect("clients send complete messages");
         let branch = message.via().unwrap().branch().unwrap_or("");
@@ -284,7 +280,11 @@ impl ClusterSite {
         if let Some(route) = message.elements(HeaderName::Route).next() {
             let (_, host) = route.split_once('@').unwrap_or(("", route));
             let (host, _) = host.split_once(';').unwrap_or((host, ""));
-            return host.parse().expect("the address of a node");
+            let to = host.parse().expect("the address of a node");
+            let place = self.place_of(to, sip_address).expect("a node");
+            if self.places[place].node.is_some() || self.random.permille(500) {
+                return to;
+            }
         }
         if let (Some(Method::Cancel | Method::Ack), Some(to)) = (method, self.invited.get(branch)) {
             return *to;
@@ -426,6 +426,8 @@ impl ClusterSite {
         (place.frozen_until, place.stop_at) = (0, None);
         place.held.clear();
         if let Some(node) = place.node.take() {
+            let dialogs = node.server.stats().calls.dialogs;
+            self.handed_over += dialogs.handed_over;
             self.trace = mix(self.trace, node.end());
         }
     }
@@ -503,6 +505,13 @@ impl ClusterSite {
 }
 
 impl ClientNetwork for ClusterSite {
+    /// Clients stay with a node mostly, and find another one at times, also for a request that was sent before.
+    fn perhaps_change_server(&mut self, client: SocketAddr) {
+        if self.random.permille(200) {
+            self.choose_place(client);
+        }
+    }
+
     fn now(&self) -> u64 {
         self.now
     }

@@ -141,12 +141,12 @@ impl ClusterWorld {
     fn wake_actors(&mut self) {
         let now = self.site.now;
         for device in self.devices.iter_mut().filter(|it| it.next_wake() <= now) {
-            self.site.perhaps_change_place(device.address);
+            self.site.perhaps_change_server(device.address);
             self.site
                 .act(device.address, |context| device.wake(context));
         }
         for watcher in self.watchers.iter_mut().filter(|it| it.next_wake() <= now) {
-            self.site.perhaps_change_place(watcher.address);
+            self.site.perhaps_change_server(watcher.address);
             self.site
                 .act(watcher.address, |context| watcher.wake(context));
         }

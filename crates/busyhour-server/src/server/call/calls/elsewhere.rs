@@ -1,27 +1,34 @@
 //! Calls that other nodes of a cluster carry, or have carried: a dialog is to have one carrier.
 
 use super::{Calls, StepActions};
-use busyhour_proxy::Inbound;
+use busyhour::buffer::Buffer;
+use busyhour_proxy::{
+    Inbound,
+    dialogs::{Carried, Party, Role},
+};
 use busyhour_sip::Message;
 use std::sync::Arc;
 
 /// What became of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum ResponseStep {
     /// It answers nothing of ours.
     Stray,
     Taken,
-    /// By it a dialog is known and carried here from now on, whose route names this node; 0 without a cluster.
-    Adopted(u16),
+    /// It answers this request, by which its dialog is known from now on: other nodes of the cluster have to be told.
+    Adopted(Buffer),
 }
 
 impl Calls {
     /// Takes a response.
     pub(in crate::server) fn response(self: &Arc<Self>, inbound: &Inbound<'_, '_>) -> ResponseStep {
         let now = self.clock.now();
-        let with_adopted = |is_known, out: &StepActions| (is_known, out.adopted);
+        let step = |is_known, out: &mut StepActions| match (out.adopted.take(), is_known) {
+            (Some(request), _) => ResponseStep::Adopted(request),
+            (None, true) => ResponseStep::Taken,
+            (None, false) => ResponseStep::Stray,
+        };
         let shard = self.shard_of(inbound.message);
-        let taken = self.step_then(
+        self.step_then(
             shard,
             Some(inbound.message),
             |state, out| {
@@ -36,40 +43,49 @@ impl Calls {
                 }
                 is_known
             },
-            with_adopted,
-        );
-        match taken {
-            (_, Some(carrier)) => ResponseStep::Adopted(carrier),
-            (true, None) => ResponseStep::Taken,
-            (false, None) => ResponseStep::Stray,
-        }
+            step,
+        )
     }
 
-    /// Another node has forwarded this BYE, whose dialog may be one of ours.
-    pub(in crate::server) fn ended_elsewhere(self: &Arc<Self>, bye: &[u8]) {
-        let Ok(bye) = Message::parse(bye) else { return };
+    /// Another node has forwarded this BYE between these parties, whose dialog may be one of ours.
+    pub(in crate::server) fn ended_elsewhere(
+        self: &Arc<Self>,
+        bye: &Message<'_>,
+        (parties, sender): (&[Party; 2], Role),
+    ) {
         let now = self.clock.now();
-        self.step(&bye, |state, out| {
-            state.dialogs.ended_elsewhere(now, &bye, &mut out.dialogs);
+        self.step(bye, |state, out| {
+            let dialogs = &mut state.dialogs;
+            dialogs.ended_elsewhere(now, bye, (parties, sender), &mut out.dialogs);
         });
     }
 
-    /// Whether the dialog of this response is carried here.
-    pub(in crate::server) fn carries(&self, response: &Message<'_>) -> bool {
-        let shard = &self.shards[self.shard_of(response)];
-        shard.lock().dialogs.carries(response)
+    /// How the dialog of a request between these parties is carried here, if it is.
+    pub(in crate::server) fn carried(
+        &self,
+        request: &Message<'_>,
+        parties: &[Party; 2],
+    ) -> Option<Carried> {
+        let shard = &self.shards[self.shard_of(request)];
+        shard.lock().dialogs.carried(request, parties)
     }
 
-    /// Another node, which has precedence, carries the dialog of this response. Its media go on.
-    pub(in crate::server) fn adopted_elsewhere(self: &Arc<Self>, response: &Message<'_>) {
+    /// Another node keeps the dialog of this request between these parties. Its media go on.
+    pub(in crate::server) fn hand_over(
+        self: &Arc<Self>,
+        request: &Message<'_>,
+        parties: &[Party; 2],
+    ) {
         let now = self.clock.now();
-        self.step(response, |state, out| {
-            if let Ok(call_id) = response.call_id() {
-                let relays = self.relays.relays();
-                state.media.given_up(call_id, relays, &mut out.media);
-            }
+        self.step(request, |state, out| {
             let dialogs = &mut state.dialogs;
-            dialogs.adopted_elsewhere(now, response, &mut out.dialogs);
+            let is_over = dialogs.hand_over(now, request, parties, &mut out.dialogs);
+            if let (true, Ok(call_id)) = (is_over, request.call_id())
+                && !dialogs.lasts(call_id)
+            {
+                let relays = self.relays.relays();
+                state.media.handed_over(call_id, relays, &mut out.media);
+            }
         });
     }
 }

@@ -1,6 +1,6 @@
-//! Which node of a cluster carries a dialog. Its route names the node that did so at first. While that is dead another node forwards
-//! what comes, and adopts the dialog when it is refreshed; so may a third one, to which the other telephone sends, and the first one
-//! once it lives again. Who adopts a dialog tells all others, and one of two keeps it.
+//! Which node of a cluster carries a dialog. Its route names the node that did so at first. While that is dead, another node forwards
+//! what comes, and adopts the dialog when it is refreshed; a third one may do so, too, to which the other telephone sends, and the first one
+//! once it lives again. Each tells all others, and one of two keeps the dialog.
 
 use crate::server::{
     cluster::{
@@ -10,7 +10,8 @@ use crate::server::{
     core::Core,
     sip::receive::Request,
 };
-use busyhour_sip::{Flow, Message};
+use busyhour_proxy::dialogs::{Carried, Party};
+use busyhour_sip::{Flow, Message, Method};
 use std::sync::Arc;
 
 impl Core {
@@ -20,67 +21,113 @@ impl Core {
         self.calls.edge().carrier_of(request.message)
     }
 
-    /// As [`named_carrier`](Self::named_carrier), and whether that is another node which lives and could not be told of a request
-    /// that is handled here.
-    pub(in crate::server) fn carrier_of(&self, request: &Request<'_>) -> (Option<u16>, bool) {
+    /// Whether another node carries the dialog of a request that is handled here, since that node
+    /// could not be told.
+    pub(in crate::server) fn is_carried_elsewhere(&self, request: &Request<'_>) -> bool {
         let Some(link) = self.cluster.as_ref().map(|cluster| &cluster.link) else {
-            return (None, false);
+            return false;
         };
         let carrier = self.named_carrier(request);
-        let is_elsewhere = |carrier| carrier != link.own() && link.is_live(carrier);
-        (carrier, carrier.is_some_and(is_elsewhere))
+        carrier.is_some_and(|carrier| carrier != link.own() && link.is_live(carrier))
     }
 
-    /// A BYE goes on from here, and its dialog is not known here: a node that knows it has to be
-    /// told, or the lamps of its devices stay lit. That is the carrier, which could not be told; or
-    /// one that has adopted the dialog while its carrier was dead.
+    /// A BYE goes on from here, and another node may carry its dialog: the one that the route names could not be told; or one has
+    /// adopted the dialog, and has not heard yet that another one has, too. They have to be told, or the lamps of its devices stay
+    /// lit.
     pub(in crate::server) fn tell_nodes_of_end(&self, bye: &Request<'_>) {
-        if let Some(cluster) = &self.cluster {
-            let link = &cluster.link;
-            let told = NodeMessage::new(NodeVerb::CallEnded, link.own(), bye.flow);
-            link.add_notice(self.clock.now(), &told.with_sip(bye.datagram));
-        }
+        self.tell_nodes(bye.flow, bye.datagram);
     }
 
-    /// The dialog of this response was adopted here, and its route names this carrier.
-    pub(in crate::server) fn tell_nodes_of_adoption(
-        &self,
-        carrier: u16,
-        flow: Flow,
-        response: &[u8],
-    ) {
-        if let Some(cluster) = &self.cluster {
-            let link = &cluster.link;
-            let told = NodeMessage::new(NodeVerb::CallAdopted, link.own(), flow);
-            let told = told.numbered(carrier.into()).with_sip(response);
-            link.add_notice(self.clock.now(), &told);
-        }
+    /// By this request a dialog was adopted here.
+    pub(in crate::server) fn tell_nodes_of_adoption(&self, flow: Flow, request: &[u8]) {
+        self.tell_nodes(flow, request);
     }
 
-    /// Another node has adopted a dialog.
-    pub(in crate::server::cluster) fn call_was_adopted(
+    fn tell_nodes(&self, flow: Flow, request: &[u8]) {
+        let (Some(cluster), Ok(message)) = (&self.cluster, Message::parse(request)) else {
+            return;
+        };
+        let Some((parties, _)) = self.calls.edge().parties_told(&message) else {
+            return;
+        };
+        let link = &cluster.link;
+        let told = NodeMessage::new(NodeVerb::InDialog, link.own(), flow).with_sip(request);
+        let about = dialog_text(&message, &parties);
+        link.add_notice(self.clock.now(), (&about, None), &told);
+    }
+
+    /// Another node has told of a request within a dialog. The route says who its parties are: a stranger who knows its names may
+    /// have another dialog of the same ones.
+    pub(in crate::server::cluster) fn dialog_notice(
         self: &Arc<Self>,
         cluster: &ClusterNode,
         told: &NodeMessage<'_>,
     ) {
-        let (own, carrier) = (cluster.link.own(), told.number as u16);
-        let Ok(response) = Message::parse(told.sip) else {
+        let Ok(request) = Message::parse(told.sip) else {
             return;
         };
-        if own == told.from || !self.calls.carries(&response) {
+        let Some((parties, sender)) = self.calls.edge().parties_told(&request) else {
             return;
+        };
+        match request.method() {
+            Some(Method::Bye) => self.calls.ended_elsewhere(&request, (&parties, sender)),
+            _ => self.was_adopted(cluster, told, (&request, &parties)),
         }
-        match has_precedence(own, told.from, carrier) {
-            true => self.tell_nodes_of_adoption(carrier, told.flow, told.sip),
-            false => self.calls.adopted_elsewhere(&response),
+    }
+
+    fn was_adopted(
+        self: &Arc<Self>,
+        cluster: &ClusterNode,
+        told: &NodeMessage<'_>,
+        (request, parties): (&Message<'_>, &[Party; 2]),
+    ) {
+        let own = cluster.link.own();
+        let keeps = match self.calls.carried(request, parties) {
+            None => return,
+            Some(Carried::FromBeginning) => true,
+            Some(Carried::Adopted) => {
+                let carrier = self.calls.edge().carrier_of(request);
+                has_precedence(own, told.from, carrier)
+            }
+        };
+        let (link, about) = (&cluster.link, dialog_text(request, parties));
+        match keeps {
+            true => {
+                let message = NodeMessage::new(NodeVerb::InDialog, own, told.flow);
+                let (to, message) = ((&about, Some(told.from)), message.with_sip(told.sip));
+                link.add_notice(self.clock.now(), to, &message);
+            }
+            false => {
+                link.withdraw_notices(&about);
+                self.calls.hand_over(request, parties);
+            }
         }
     }
 }
 
-/// Of two nodes that carry a dialog the one keeps it that its route names, since requests are handed to that; else the one with the
-/// lower number. So both decide alike.
-fn has_precedence(own: u16, other: u16, carrier: u16) -> bool {
-    own == carrier || other != carrier && own < other
+/// Tells the dialog of a request between these parties apart from all others.
+fn dialog_text(request: &Message<'_>, parties: &[Party; 2]) -> Arc<str> {
+    let (from, to) = (request.from().ok(), request.to().ok());
+    let tags = [from, to].map(|it| {
+        it.and_then(|it| it.tag().map(str::to_owned))
+            .unwrap_or_default()
+    });
+    let [low, high] = match tags {
+        [one, other] if one <= other => [one, other],
+        [one, other] => [other, one],
+    };
+    let [caller, callee] = parties.each_ref().map(|party| match party.name() {
+        Some(name) => name.to_string(),
+        None => party.flow.remote.to_string(),
+    });
+    let call_id = request.call_id().unwrap_or_default();
+    [call_id, &low, &high, &caller, &callee].join("\n").into()
+}
+
+/// Of two nodes that have adopted a dialog the one keeps it that its route names, since requests are handed to that; else the one
+/// with the lower number. So both decide alike.
+fn has_precedence(own: u16, other: u16, carrier: Option<u16>) -> bool {
+    carrier == Some(own) || carrier != Some(other) && own < other
 }
 
 #[cfg(test)]
@@ -88,16 +135,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_two_nodes_has_precedence_whoever_decides() {
-        let all = || 1..=4;
-        for (own, other, carrier) in all().flat_map(|own| {
-            all().flat_map(move |other| all().map(move |carrier| (own, other, carrier)))
-        }) {
-            if own != other {
-                let ours = has_precedence(own, other, carrier);
-                assert_ne!(ours, has_precedence(other, own, carrier));
-                assert_eq!(ours, own == carrier || other != carrier && own < other);
-            }
+    fn one_of_two_nodes_keeps_a_dialog_whoever_decides() {
+        for (own, other, carrier, keeps) in [
+            (1, 2, Some(2), false),
+            (2, 1, Some(2), true),
+            (1, 2, Some(1), true),
+            (2, 1, Some(1), false),
+            (1, 2, Some(3), true),
+            (2, 1, Some(3), false),
+            (1, 2, None, true),
+            (2, 1, None, false),
+        ] {
+            assert_eq!(
+                has_precedence(own, other, carrier),
+                keeps,
+                "{own} beside {other}, by a route of {carrier:?}"
+            );
         }
     }
 }
