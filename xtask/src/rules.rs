@@ -127,6 +127,7 @@ const CLUSTER: Layers = Layers {
         arrow("live", &["view"]),
         arrow("notices", &[]),
         arrow("connection_ends", &[]),
+        arrow("kept_requests", &[]),
         arrow("broker", &[]),
         arrow("pieces", &[]),
         arrow("nats", &["broker", "pieces"]),

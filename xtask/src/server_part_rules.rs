@@ -21,9 +21,20 @@ pub const SERVER_PARTS: &[ServerPart] = &[
     part("NodeLink", "cluster::node_link", &["NodePaths"]),
     part("LiveStates", "cluster::live_states", &[]),
     part(
+        "KeptMessages",
+        "cluster::kept::kept_messages",
+        &["PartitionRoutes"],
+    ),
+    part(
         "ClusterNode",
         "cluster::cluster_node",
-        &["PartitionRoutes", "NodePaths", "NodeLink", "LiveStates"],
+        &[
+            "PartitionRoutes",
+            "NodePaths",
+            "NodeLink",
+            "LiveStates",
+            "KeptMessages",
+        ],
     ),
     part(
         "Persistence",
@@ -65,6 +76,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         "device",
         &[
             "LiveStates",
+            "KeptMessages",
             "ServerClock",
             "SpanSource",
             "Changes",

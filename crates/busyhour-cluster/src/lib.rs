@@ -18,6 +18,7 @@ mod ownership;
 mod live;
 mod notices;
 mod connection_ends;
+mod kept_requests;
 mod broker;
 #[cfg(feature = "nats")]
 mod pieces;
@@ -28,6 +29,7 @@ pub use action::{Action, Reply, Route};
 pub use assignment::assignment;
 pub use broker::{Answered, Broker, BrokerError, BrokerMessage, Receive};
 pub use connection_ends::ConnectionEnds;
+pub use kept_requests::{Keeping, KeptRequests};
 pub use live::{
     Beacon, Entry, Incarnation, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror,
     LiveOrigin, LiveOutbox, Part, PartRequest, Report, SharedAction, SharedStates, Value,

@@ -191,6 +191,7 @@ pub(super) fn assemble(
             (persistence.clone(), accounts.clone()),
         )),
         live: kept.cluster.as_ref().map(|cluster| cluster.live.clone()),
+        kept: kept.cluster.as_ref().map(|cluster| cluster.kept.clone()),
         calls: OnceLock::new(),
     });
     let lookups = Arc::new(Lookups::new(

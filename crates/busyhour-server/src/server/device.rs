@@ -425,7 +425,7 @@ impl Device {
             .commit(&self.aor, changes, done)
             .is_err()
         {
-            self.fail(context, state);
+            self.not_begun(context, state);
         }
     }
 

@@ -243,6 +243,16 @@ impl Server {
         cluster.map_or(AddressOwner::Here, |cluster| cluster.owner_of(aor))
     }
 
+    /// Calls `told` when a node of the cluster has an address of record, which is at once unless it is on its way from one
+    /// to another; without a call it is dropped if nobody has it within 2 s. If another node asks (`is_of_node`), which takes this
+    /// one for the owner, this waits as well while this one knows of another owner.
+    pub fn tell_of_owner(&self, aor: &str, is_of_node: bool, told: Box<dyn FnOnce() + Send>) {
+        match &self.core.cluster {
+            Some(cluster) => cluster.tell_of_owner(aor, is_of_node, told),
+            None => told(),
+        }
+    }
+
     /// Lets a node of the cluster give its partitions to the others, until it starts again; it
     /// goes on handing requests on. `false` if no node of this name lives; otherwise `done` is told
     /// when that is in the database.
@@ -631,7 +641,7 @@ impl Server {
     ///    not answered the one before are left as they are: the store keeps their
     ///    subscriptions, as after a crash.
     /// 3. The store makes durable what it was given, and then refuses.
-    /// 4. Kept responses are dropped.
+    /// 4. Kept responses are dropped, and so are requests that wait for their partition.
     ///
     /// The pool sends the answers to the durable changes: shut down the runtime after
     /// this, and then close the network.
@@ -641,6 +651,9 @@ impl Server {
         self.core.call_log.finish();
         let is_drained = self.core.persistence.store().close(deadline);
         self.core.responder.transactions().clear();
+        if let Some(cluster) = &self.core.cluster {
+            cluster.kept.close();
+        }
         is_drained
     }
 }

@@ -163,6 +163,7 @@ impl Core {
         core.persistence.store().lend_to(core.runtime.pool());
         core.hear_live_states();
         core.serve_partitions()?;
+        core.go_on_with_kept();
         core.hear_other_nodes();
         core.open_direct_paths()?;
         if let Some(cluster) = &core.cluster {

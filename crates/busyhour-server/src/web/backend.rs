@@ -36,6 +36,11 @@ pub trait Backend: Send + Sync + 'static {
         AddressOwner::Here
     }
 
+    /// Calls this when a node has an address of record, or drops it if none has it in time.
+    fn tell_of_owner(&self, _aor: &str, _is_of_node: bool, told: Box<dyn FnOnce() + Send>) {
+        told();
+    }
+
     /// Whether what is in memory of devices may be told.
     fn has_lease(&self) -> bool {
         true
@@ -221,6 +226,10 @@ impl Backend for Server {
 
     fn owner_of(&self, aor: &str) -> AddressOwner {
         self.owner_of(aor)
+    }
+
+    fn tell_of_owner(&self, aor: &str, is_of_node: bool, told: Box<dyn FnOnce() + Send>) {
+        self.tell_of_owner(aor, is_of_node, told);
     }
 
     fn has_lease(&self) -> bool {

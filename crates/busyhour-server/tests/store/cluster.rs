@@ -523,7 +523,7 @@ fn without_a_lease_the_answer_is_to_try_again() {
 
 /// A limit that only a failing test reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
-const DATABASE: &str = "cluster";
+pub const DATABASE: &str = "cluster";
 pub const USERS: [&str; 12] = [
     "ada", "bob", "carl", "dora", "emil", "fay", "gus", "hans", "ida", "jan", "kim", "lea",
 ];

@@ -13,6 +13,7 @@ mod direct_paths;
 mod followed_settings;
 mod live_states;
 mod mixed_versions;
+mod moved_requests;
 mod moved_watchers;
 #[path = "../../../busyhour-cluster/tests/nats/server.rs"]
 #[allow(dead_code)] // it is for the tests of NATS

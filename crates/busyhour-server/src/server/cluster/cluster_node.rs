@@ -7,6 +7,7 @@ use super::{
         node_inbox::{NodeEvent, NodeInbox},
         operator_wish::{OperatorWish, Wish},
     },
+    kept::kept_messages::{KeptMessages, OnOwner},
     live_states::LiveStates,
     node_link::NodeLink,
     node_thread::{NodeThread, node_turns::NodeTurns},
@@ -25,7 +26,9 @@ pub(in crate::server) struct ClusterNode {
     pub(in crate::server) routes: Arc<PartitionRoutes>,
     pub(in crate::server) link: Arc<NodeLink>,
     pub(in crate::server) live: Arc<LiveStates>,
-    /// Requests whose address nobody had.
+    /// Requests whose address nobody has at the moment.
+    pub(in crate::server) kept: Arc<KeptMessages>,
+    /// Those for which there was no room, or for which nobody came.
     pub(super) set_aside: Counter,
     member: Member,
     clock: Clock,
@@ -75,6 +78,8 @@ impl ClusterNode {
         let broker = membership.broker.clone();
         let shares = (random_number(runtime)?, source_percent);
         let link = Arc::new(NodeLink::new(broker, paths, subjects, member, shares));
+        let shares = (random_number(runtime)?, source_percent);
+        let kept = Arc::new(KeptMessages::new(runtime, routes.clone(), shares));
         let incarnation = incarnation(runtime, member)?;
         let live = Arc::new(LiveStates::new(
             runtime,
@@ -86,6 +91,7 @@ impl ClusterNode {
             routes: routes.clone(),
             link: link.clone(),
             live: live.clone(),
+            kept: kept.clone(),
             set_aside: Counter::default(),
             member: membership.member,
             clock: clock.clone(),
@@ -98,6 +104,7 @@ impl ClusterNode {
         let thread = NodeThread::new(
             membership,
             (clock, routes, link, live, last_view),
+            kept,
             inbox.clone(),
             partitions,
         );
@@ -186,7 +193,7 @@ impl ClusterNode {
         let owner = match self.routes.owner(aor, self.clock.now()) {
             PartitionOwner::Here => return AddressOwner::Here,
             PartitionOwner::Nobody => return AddressOwner::Nobody,
-            PartitionOwner::At(owner) => owner,
+            PartitionOwner::At { node, .. } => node,
         };
         let kept = self.last_view.get();
         let mut nodes = kept.as_ref().into_iter().flat_map(|view| &view.nodes);
@@ -194,6 +201,12 @@ impl ClusterNode {
             Some(node) => AddressOwner::Other(node.name.to_string()),
             None => AddressOwner::Nobody,
         }
+    }
+
+    /// Tells when somebody has an address of record: at once, if somebody has it. What is to be told is dropped if nobody
+    /// has it in time.
+    pub(in crate::server) fn tell_of_owner(&self, aor: &str, is_of_node: bool, told: OnOwner) {
+        self.kept.ask(Partition::of(aor), is_of_node, told);
     }
 
     /// Every node of the cluster, by its number.
@@ -241,6 +254,7 @@ impl ClusterNode {
 
     pub(in crate::server) fn stats(&self) -> ClusterStats {
         let (nodes, counters) = (self.list(), &self.link.counters);
+        let kept = self.kept.figures();
         let (live, states) = (&self.live.counters, self.live.figures());
         let questions = &self.link.questions;
         let of_paths = |figure: fn(&NodePaths) -> u64| self.link.paths.as_ref().map_or(0, figure);
@@ -282,6 +296,11 @@ impl ClusterNode {
             handed_over_share: self.link.over_share_count(),
             responses_forgotten: counters.responses_forgotten.get(),
             set_aside: self.set_aside.get(),
+            kept: kept.kept,
+            kept_waiting: kept.waiting,
+            kept_copies: kept.copies,
+            kept_refused: kept.refused,
+            kept_late: kept.late,
             http_asked: questions.asked.get(),
             http_unanswered: questions.unanswered.get(),
             http_answered: questions.heard.get(),

@@ -5,6 +5,7 @@ use super::{
     direct::node_paths::{FromNode, NodePaths, PROBE_PAUSE},
     node_message::{NodeMessage, NodeVerb},
     partition_routes::PartitionOwner,
+    requests::request_route::Arrival,
 };
 use crate::server::{ReadMode, core::Core};
 use busyhour::{buffer::Buffer, timer::AddError};
@@ -140,7 +141,7 @@ impl Core {
                 }
             }
             NodeVerb::Keepalives => {
-                let within = Duration::from_secs(told.within_s);
+                let within = Duration::from_secs(told.detail);
                 self.responder
                     .network()
                     .expect_keepalives(told.flow, within);
@@ -182,7 +183,8 @@ impl Core {
         };
         match message.start() {
             Start::Request { method, .. } => {
-                self.handed_request(&mut message, method, told.flow, &datagram)
+                let arrival = Arrival::handed(told.detail);
+                self.handed_request(&mut message, method, told.flow, &datagram, arrival)
             }
             Start::Response { .. } => false,
         }
@@ -207,7 +209,7 @@ impl Core {
         let mut told: Vec<u16> = Vec::new();
         for partition in cluster.link.registered_flows.heard(flow, now) {
             match cluster.routes.owner_of(partition, now) {
-                PartitionOwner::At(node) if !told.contains(&node.0) => told.push(node.0),
+                PartitionOwner::At { node, .. } if !told.contains(&node.0) => told.push(node.0),
                 _ => {}
             }
         }

@@ -6,6 +6,8 @@
 //! at once, and what they do is done by tasks (`node_thread/node_turns.rs`). Who handles a message looks
 //! at [`PartitionRoutes`](partition_routes::PartitionRoutes) only, which is a table of atomics.
 //!
+//! Requests for a partition that nobody serves wait here or at the node that has it next ([`kept`]).
+//!
 //! **Why nothing is lost when a partition moves.** A change counts itself under way before it
 //! looks whether the partition is served here, and the node's thread takes the partition out of
 //! service before it looks whether something is under way. So either the change is refused, or
@@ -21,6 +23,7 @@ mod other_versions;
 pub(super) mod live_states;
 mod numbers;
 mod inbox;
+pub(super) mod kept;
 mod direct;
 pub(super) mod flows;
 pub(super) mod node_link;

@@ -346,16 +346,18 @@ impl NodeLink {
         &self.live[usize::from(node / 64)]
     }
 
-    /// Hands a request to the node that has its address; if somebody has to know whether it was
+    /// Hands a request to the node that has its address, by an epoch of its partition; if somebody has to know whether it was
     /// taken, `taken` is called once, unless there is an error. Without that it costs one message
     /// instead of two.
     pub(super) fn hand_on(
         &self,
-        node: u16,
+        (node, known_in): (u16, u64),
         (flow, request): (Flow, &[u8]),
         taken: Option<OnTaken>,
     ) -> Result<(), BrokerError> {
-        let message = NodeMessage::new(NodeVerb::Handle, self.own, flow).with_sip(request);
+        let message = NodeMessage::new(NodeVerb::Handle, self.own, flow)
+            .known_in(known_in)
+            .with_sip(request);
         let sent = match taken {
             Some(taken) => self.ask_for(flow, &self.subject(node), message.bytes(), taken),
             None => {
@@ -640,7 +642,8 @@ mod tests {
             let [local, remote] = [[192, 0, 2, 1], source].map(|it| SocketAddr::from((it, 5060)));
             let flow = Flow::udp(local, remote);
             let taken: OnTaken = Box::new(|_| ());
-            link.hand_on(2, (flow, b"REGISTER"), Some(taken)).is_ok()
+            link.hand_on((2, 1), (flow, b"REGISTER"), Some(taken))
+                .is_ok()
         };
         let (greedy, other) = ([198, 51, 100, 1], [203, 0, 113, 1]);
         let handed = (0..UNANSWERED_MAX).filter(|_| is_handed_on(greedy)).count() as u64;

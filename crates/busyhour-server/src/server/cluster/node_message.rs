@@ -12,8 +12,9 @@ pub(super) struct NodeMessage<'b> {
     pub(super) from: u16,
     /// The flow that it is about.
     pub(super) flow: Flow,
-    /// Only with [`NodeVerb::Keepalives`].
-    pub(super) within_s: u64,
+    /// With [`NodeVerb::Keepalives`], within how many seconds. With [`NodeVerb::Handle`], the epoch of the partition by which the
+    /// sender knows its owner: 0 from a node of an earlier build, and for a request within a call. Otherwise 0.
+    pub(super) detail: u64,
     /// Of a request that is handed on without an answer: how many the node has handed to this one so. Of an end: how many it
     /// has told. Otherwise 0.
     pub(super) number: u64,
@@ -54,7 +55,7 @@ impl<'b> NodeMessage<'b> {
             what,
             from,
             flow,
-            within_s: 0,
+            detail: 0,
             number: 0,
             registered: None,
             sip: &[],
@@ -75,7 +76,14 @@ impl<'b> NodeMessage<'b> {
 
     pub(super) fn within(self, within: Duration) -> Self {
         Self {
-            within_s: within.as_secs(),
+            detail: within.as_secs(),
+            ..self
+        }
+    }
+
+    pub(super) fn known_in(self, epoch: u64) -> Self {
+        Self {
+            detail: epoch,
             ..self
         }
     }
@@ -85,9 +93,9 @@ impl<'b> NodeMessage<'b> {
             remote, connection, ..
         } = self.flow;
         let (what, local) = (self.what.word(), self.flow.local_text());
-        let (from, within_s, number) = (self.from, self.within_s, self.number);
+        let (from, detail, number) = (self.from, self.detail, self.number);
         let head =
-            format!("{VERSION} {what} {from} {within_s} {connection} {local} {remote} {number}\n");
+            format!("{VERSION} {what} {from} {detail} {connection} {local} {remote} {number}\n");
         [head.as_bytes(), self.sip].concat()
     }
 
@@ -110,7 +118,7 @@ impl<'b> NodeMessage<'b> {
             return None;
         }
         let what = NodeVerb::of_word(word()?)?;
-        let (from, within_s) = (word()?.parse().ok()?, word()?.parse().ok()?);
+        let (from, detail) = (word()?.parse().ok()?, word()?.parse().ok()?);
         let connection = word()?.parse().ok()?;
         let (local, remote) = (word()?, word()?);
         // A node of an earlier build says none.
@@ -122,7 +130,7 @@ impl<'b> NodeMessage<'b> {
                 connection,
                 ..Flow::from_texts(local, remote)?
             },
-            within_s,
+            detail,
             number,
             registered: None,
             sip: &rest[1..],

@@ -9,6 +9,7 @@ use super::{
         node_inbox::{NodeEvent, NodeInbox},
         operator_wish::{OperatorWish, Wish},
     },
+    kept::kept_messages::KeptMessages,
     live_states::LiveStates,
     node_link::NodeLink,
     partition_routes::PartitionRoutes,
@@ -37,6 +38,7 @@ pub(super) struct NodeThread {
     pub(super) link: Arc<NodeLink>,
     pub(super) live: Arc<LiveStates>,
     pub(super) last_view: Arc<LastView>,
+    pub(super) kept: Arc<KeptMessages>,
     pub(super) inbox: Arc<NodeInbox>,
     pub(super) partitions: Arc<PartitionInbox>,
     /// What waits for the answers to changes under way.
@@ -59,6 +61,7 @@ impl NodeThread {
             Arc<LiveStates>,
             Arc<LastView>,
         ),
+        kept: Arc<KeptMessages>,
         inbox: Arc<NodeInbox>,
         partitions: Arc<PartitionInbox>,
     ) -> Self {
@@ -76,6 +79,7 @@ impl NodeThread {
             link,
             live,
             last_view,
+            kept,
             inbox,
             partitions,
             closing: BTreeMap::new(),
@@ -169,7 +173,7 @@ impl NodeThread {
     fn follow(&mut self, actions: Vec<Action>) {
         let mut waiting = VecDeque::from(actions);
         let mut loads = Vec::new();
-        self.routes.follow(&self.node, self.clock.now());
+        self.follow_routes();
         loop {
             // To give many partitions away takes longer than a lease, which goes on meanwhile.
             for beat in self.node.on_time(self.clock.now()) {
@@ -186,7 +190,7 @@ impl NodeThread {
             self.load(&mut loads);
             let more = self.act(action);
             // Nothing is given away, or taken out of memory, that is still routed here.
-            self.routes.follow(&self.node, self.clock.now());
+            self.follow_routes();
             waiting.extend(more);
         }
         self.load(&mut loads);
@@ -199,6 +203,12 @@ impl NodeThread {
         self.last_view.set(self.node.view());
         let read_at = self.node.view_read_at();
         self.live.beat(self.clock.now(), read_at, self.node.view());
+    }
+
+    /// What waits for partitions goes on to those who serve them now.
+    fn follow_routes(&self) {
+        self.routes.follow(&self.node, self.clock.now());
+        self.kept.look();
     }
 
     /// Who reaches devices through a node that is gone has to know it.
@@ -450,15 +460,18 @@ mod tests {
         let link = NodeLink::new(broker.clone(), None, "test".to_owned(), MEMBER, (1, 10));
         let live = LiveStates::new(&runtime, Incarnation::new(MEMBER, 1), broker, "test");
         let inbox = Arc::new(NodeInbox::default());
+        let routes = Arc::new(PartitionRoutes::new());
+        let kept = KeptMessages::new(&runtime, routes.clone(), (1, 10));
         let thread = NodeThread::new(
             membership,
             (
                 clock,
-                Arc::new(PartitionRoutes::new()),
+                routes,
                 Arc::new(link),
                 Arc::new(live),
                 Arc::default(),
             ),
+            Arc::new(kept),
             inbox.clone(),
             Arc::default(),
         );

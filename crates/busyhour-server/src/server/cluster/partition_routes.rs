@@ -1,7 +1,7 @@
 //! Who has which partition at this moment, for everybody who handles a message.
 
 use busyhour::clock::Instant;
-use busyhour_cluster::{Grant, Node, NodeNumber, PARTITION_COUNT, Partition, Route};
+use busyhour_cluster::{Grant, Node, NodeNumber, PARTITION_COUNT, Partition, Route, View};
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicU64, Ordering},
@@ -18,7 +18,7 @@ pub(in crate::server) struct PartitionRoutes {
 
 #[derive(Default)]
 struct PartitionSlot {
-    /// [`NOBODY`], a node with [`AT_NODE`], or the epoch of our grant.
+    /// [`NOBODY`], a node with the partition's epoch and [`AT_NODE`], or the epoch of our grant.
     route: AtomicU64,
     /// Changes that the store has and has not answered for.
     under_way: AtomicU64,
@@ -34,7 +34,11 @@ pub(in crate::server) struct ChangeUnderWay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum PartitionOwner {
     Here,
-    At(NodeNumber),
+    /// By this epoch of the partition.
+    At {
+        node: NodeNumber,
+        epoch: u64,
+    },
     /// Nobody at the moment.
     Nobody,
 }
@@ -59,9 +63,10 @@ impl PartitionRoutes {
         let lease_end = node.lease_end().as_nanos();
         self.lease_end_ns.store(lease_end, Ordering::Release);
         for (number, slot) in (0..=u8::MAX).zip(&self.slots) {
-            let route = match node.route(now, Partition(number)) {
+            let partition = Partition(number);
+            let route = match node.route(now, partition) {
                 Route::Here(grant) => grant.epoch,
-                Route::At(member) => AT_NODE | u64::from(member.node.0),
+                Route::At(member) => at_node(member.node, known_epoch(node.view(), partition)),
                 Route::Wait => NOBODY,
             };
             slot.route.store(route, Ordering::SeqCst);
@@ -95,7 +100,10 @@ impl PartitionRoutes {
         let route = self.slot(partition).route.load(Ordering::SeqCst);
         match route {
             NOBODY => PartitionOwner::Nobody,
-            at if at & AT_NODE != 0 => PartitionOwner::At(NodeNumber(at as u16)),
+            at if at & AT_NODE != 0 => PartitionOwner::At {
+                node: NodeNumber(at as u16),
+                epoch: (at & !AT_NODE) >> NODE_BITS,
+            },
             _ if self.has_lease(now) => PartitionOwner::Here,
             _ => PartitionOwner::Nobody,
         }
@@ -149,6 +157,17 @@ impl PartitionSlot {
     }
 }
 
+fn at_node(node: NodeNumber, epoch: u64) -> u64 {
+    AT_NODE | epoch << NODE_BITS | u64::from(node.0)
+}
+
+fn known_epoch(view: Option<&View>, partition: Partition) -> u64 {
+    let known = view.and_then(|view| view.partitions.get(partition.index()));
+    known.map_or(0, |known| known.epoch)
+}
+
 /// Epochs of grants begin with 1.
 const NOBODY: u64 = 0;
 const AT_NODE: u64 = 1 << 63;
+/// Of a node's number; above it there is room for the epochs of a hundred thousand years, with one each 20 ms.
+const NODE_BITS: u32 = 16;

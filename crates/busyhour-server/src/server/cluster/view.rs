@@ -133,9 +133,19 @@ pub struct ClusterStats {
     /// Requests that left over flows of this node for others, and were forgotten for want of room while a response could
     /// come.
     pub responses_forgotten: u64,
-    /// Requests whose address of record nobody had at the moment: over connections they are
-    /// answered 503, and datagrams are dropped, since they are sent again.
+    /// Requests whose address of record nobody had at the moment, and that did not wait, or that nobody served while they waited:
+    /// over connections they are answered 503, and datagrams are dropped, since they are sent again.
     pub set_aside: u64,
+    /// Requests that have waited, since their partition was on its way from one node to another.
+    pub kept: u64,
+    /// Those that wait now.
+    pub kept_waiting: u64,
+    /// Copies of requests that waited.
+    pub kept_copies: u64,
+    /// Requests that did not wait, since there was no room, or their source had its share of it.
+    pub kept_refused: u64,
+    /// Those that nobody served within 2 s after their last copy.
+    pub kept_late: u64,
     /// Requests of the HTTP interface that other nodes were asked for their part of.
     pub http_asked: u64,
     /// Those to which no answer came within 5 s, or that could not be sent.

@@ -10,10 +10,17 @@ use super::{
     listing::device_index::DeviceIndex, state_topics::StateTopics,
 };
 use crate::server::{
-    access::account_policy::AccountPolicy, behind::upstream::Upstream, change::changes::Changes,
-    cluster::live_states::LiveStates, iax2::calls::Iax2Calls, load::load_control::LoadControl,
-    persistence::Persistence, push::pushes::Pushes, server_clock::ServerClock,
-    settings::mailboxes::Mailboxes, sip::responder::Responder,
+    access::account_policy::AccountPolicy,
+    behind::upstream::Upstream,
+    change::changes::Changes,
+    cluster::{kept::kept_messages::KeptMessages, live_states::LiveStates},
+    iax2::calls::Iax2Calls,
+    load::load_control::LoadControl,
+    persistence::Persistence,
+    push::pushes::Pushes,
+    server_clock::ServerClock,
+    settings::mailboxes::Mailboxes,
+    sip::responder::Responder,
     stats::registration_log::RegistrationLog,
 };
 use busyhour_sip::Flow;
@@ -41,6 +48,8 @@ pub(in crate::server) struct DeviceContext {
     pub(in crate::server) upstream: Arc<Upstream>,
     /// In a cluster: for which devices this node speaks, and what it knows of the others.
     pub(in crate::server) live: Option<Arc<LiveStates>>,
+    /// In a cluster: requests that wait for whoever has their partition next.
+    pub(in crate::server) kept: Option<Arc<KeptMessages>>,
     /// Who is told that a device is not reached over a flow any more. Called under no
     /// lock.
     pub(in crate::server) calls: OnceLock<FlowEnded>,

@@ -2,14 +2,17 @@
 //! their kind, and answered by their protocol.
 
 use super::{
+    Device, DeviceInner,
     device_context::DeviceContext,
     device_request::{DeviceRequest, RequestId},
     removal::RemovalError,
 };
-use crate::server::sip::transactions::TransactionKey;
+use crate::server::sip::{inbound_request::InboundRequest, transactions::TransactionKey};
+use busyhour_cluster::Partition;
 use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::Refusal;
 use busyhour_sip::{Flow, Message};
+use std::sync::Arc;
 
 impl DeviceContext {
     /// A REGISTER is refused: counted, noted, logged and answered.
@@ -89,5 +92,35 @@ impl DeviceContext {
             // Its listener learns that it was dropped.
             RequestId::Remove => {}
         }
+    }
+
+    /// A change of this address was certainly not made. If that is so since its partition has gone, the request waits for whoever
+    /// has it next; `false` if it has to be answered.
+    pub(in crate::server) fn keep_again(&self, aor: &str, inbound: &InboundRequest) -> bool {
+        let Some(kept) = &self.kept else { return false };
+        if self.persistence.has_address(aor) {
+            return false;
+        }
+        // It goes on as a new one.
+        self.responder.abandon(inbound.transaction);
+        let name = inbound.transaction.number();
+        let message = (inbound.flow, inbound.datagram());
+        kept.keep(Partition::of(aor), name, message, 0)
+    }
+}
+
+impl Device {
+    /// The change was not begun, and if that is so since the partition has gone, the request waits for whoever has it next.
+    pub(super) fn not_begun(&self, context: &Arc<DeviceContext>, state: &mut DeviceInner) {
+        let request = state.pending.as_ref().map(|it| &it.device_request);
+        if let Some(DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = request
+            && context.keep_again(&self.aor, inbound)
+        {
+            if let Some(pending) = state.pending.take() {
+                (context.persistence).discharge(self.holder, pending.change_count);
+            }
+            return;
+        }
+        self.fail(context, state);
     }
 }

@@ -49,6 +49,10 @@ impl InboundRequest {
         flow
     }
 
+    pub(in crate::server) fn datagram(&self) -> &Buffer {
+        &self.datagram
+    }
+
     pub(in crate::server) fn message(&self) -> Message<'_> {
         self.index.message(&self.datagram)
     }

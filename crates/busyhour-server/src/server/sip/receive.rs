@@ -6,8 +6,11 @@ use super::{
     transactions::{Seen, TransactionKey},
 };
 use crate::server::{
-    call::calls::elsewhere::ResponseStep, capture::message_tap::Direction,
-    cluster::requests::request_route::RequestRoute, core::Core, device::flows::PROBE_BRANCH,
+    call::calls::elsewhere::ResponseStep,
+    capture::message_tap::Direction,
+    cluster::requests::request_route::{Arrival, RequestRoute},
+    core::Core,
+    device::flows::PROBE_BRANCH,
     spans::request_span::RequestSpan,
 };
 use busyhour::{buffer::Buffer, clock::Instant};
@@ -59,7 +62,7 @@ impl Core {
                         if method == Method::Options {
                             self.pass_keepalive_on(flow);
                         }
-                        self.request(&mut message, method, flow, datagram);
+                        self.request(&mut message, method, flow, datagram, Arrival::NEW);
                     }
                     Start::Response { status, .. } => {
                         self.response(&mut message, status, flow, datagram);
@@ -83,7 +86,7 @@ impl Core {
             return;
         };
         if let Start::Request { method, .. } = message.start() {
-            self.request(&mut message, method, flow, datagram);
+            self.request(&mut message, method, flow, datagram, Arrival::NEW);
         }
     }
 
@@ -172,12 +175,13 @@ impl Core {
         }
     }
 
-    fn request(
+    pub(in crate::server) fn request(
         self: &Arc<Self>,
         message: &mut Message<'_>,
         method: Method<'_>,
         flow: Flow,
         datagram: &Buffer,
+        arrival: Arrival,
     ) {
         match method {
             Method::Ack if self.is_acknowledged(message, flow) => {
@@ -203,22 +207,23 @@ impl Core {
             transaction,
             span: self.spans.begin(message, &essentials, flow).into(),
         };
-        match self.hand_on(&request) {
+        match self.hand_on(&request, arrival) {
             RequestRoute::Here => {}
-            RequestRoute::HandedOn => return request.discard_span(),
+            RequestRoute::HandedOn | RequestRoute::Kept => return request.discard_span(),
             RequestRoute::Nobody => return self.set_aside(message, flow),
         }
         self.handle(&request, method);
     }
 
-    /// As [`request`](Self::request), for one that another node has handed on; `false` if its
-    /// address is not ours.
+    /// As [`request`](Self::request), for one that another node has handed on; `false` if it is neither ours nor somebody's
+    /// whom this node knows, and there is no room for it to wait.
     pub(in crate::server) fn handed_request(
         self: &Arc<Self>,
         message: &mut Message<'_>,
         method: Method<'_>,
         flow: Flow,
         datagram: &Buffer,
+        arrival: Arrival,
     ) -> bool {
         let Ok(essentials) = message.keep_essentials() else {
             return false;
@@ -233,14 +238,14 @@ impl Core {
             transaction,
             span: self.spans.begin(message, &essentials, flow).into(),
         };
-        let is_ours = self.hand_on(&request) == RequestRoute::Here;
-        if !is_ours {
-            request.discard_span();
-        } else {
+        let route = self.hand_on(&request, arrival);
+        if route == RequestRoute::Here {
             self.responder.tap().see(Direction::In, flow, datagram);
             self.handle(&request, method);
+        } else {
+            request.discard_span();
         }
-        is_ours
+        route != RequestRoute::Nobody
     }
 
     fn handle(self: &Arc<Self>, request: &Request<'_>, method: Method<'_>) {

@@ -55,6 +55,13 @@ pub(in crate::server) struct TransactionMemory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) struct TransactionKey(u128);
 
+impl TransactionKey {
+    /// For who tells transactions apart elsewhere.
+    pub(in crate::server) fn number(self) -> u128 {
+        self.0
+    }
+}
+
 /// What is known of a request.
 #[derive(Debug)]
 pub(in crate::server) enum Seen {

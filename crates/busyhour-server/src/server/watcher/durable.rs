@@ -49,7 +49,9 @@ impl Watcher {
         let begun = move |result| watcher.begun(result, &stored, &mut waiting, answer);
         if self.commit(context, &device, row, begun).is_err() {
             self.give_up(context);
-            context.responder.fail(&inbound);
+            if !context.devices.keep_again(&device, &inbound) {
+                context.responder.fail(&inbound);
+            }
         }
     }
 
@@ -117,7 +119,9 @@ impl Watcher {
                 Err(_) => context.responder.fail(&waiting),
             });
         };
-        if !self.put_row(context, state, value, subscribe.granted_s, prolonged) {
+        let is_begun = self.put_row(context, state, value, subscribe.granted_s, prolonged);
+        let device = state.subscription.device();
+        if !is_begun && !context.devices.keep_again(device, inbound) {
             context.responder.fail(inbound);
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Whoever asks is checked by the node to which the request came. It asks others over NATS, with the domain of the
 //! token. A node that is asked answers from what it has and asks nobody; so two nodes that believe the same of each
-//! other do not ask in a circle.
+//! other do not ask in a circle. While a device is on its way from one node to another, a request for it waits at the node to which
+//! it came, and at the one that has it next.
 //!
 //! A page of a list has the entries that the whole cluster has at that place, each with its `node`. Nodes that gave no
 //! answer are named in `unanswered_nodes`, and what they have is missing. `?node=NAME` asks one node alone.
@@ -54,6 +55,9 @@ async fn spread(
         return next.run(request).await;
     };
     let is_of_node = request.extensions().get::<OfNode>().is_some();
+    if let (AskedSubject::Device(name), None) = (&wanted.subject, &wanted.node) {
+        nodes.wait_for_owner(name, is_of_node).await;
+    }
     if is_of_node || nodes.is_alone() && wanted.node.is_none() {
         return own(&nodes, &wanted, request, next, is_of_node).await;
     }

@@ -49,6 +49,26 @@ impl OtherNodes {
         nodes.any(|one| one.name == name && one.life != NodeLife::Down)
     }
 
+    /// Waits while what a text names is on its way from one node to another, but not for long.
+    pub(super) fn wait_for_owner(
+        &self,
+        name: &str,
+        is_of_node: bool,
+    ) -> impl Future<Output = ()> + use<> {
+        let (told, owned) = oneshot::channel();
+        if let Some(aor) = self.backend.address_of_record(name) {
+            let told = Box::new(move || {
+                // The client may be gone.
+                let _ = told.send(());
+            });
+            self.backend.tell_of_owner(&aor, is_of_node, told);
+        }
+        async move {
+            // If nobody has it in time, whoever goes on finds that.
+            let _ = owned.await;
+        }
+    }
+
     /// The node that has what a text names, if that is another one.
     pub(super) fn owner_of(&self, name: &str) -> Option<String> {
         let aor = self.backend.address_of_record(name)?;

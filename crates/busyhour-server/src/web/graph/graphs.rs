@@ -255,6 +255,10 @@ impl Backend for Charted {
         self.backend.owner_of(aor)
     }
 
+    fn tell_of_owner(&self, aor: &str, is_of_node: bool, told: Box<dyn FnOnce() + Send>) {
+        self.backend.tell_of_owner(aor, is_of_node, told);
+    }
+
     fn has_lease(&self) -> bool {
         self.backend.has_lease()
     }

@@ -1,7 +1,7 @@
 //! What a node says of a SIP message that it hands to another one, in few bytes behind that message, as it goes in a datagram.
 //!
 //! ```text
-//! SIP message │ verb (1) │ node of the flow (2) │ number (8) │ seconds (8) │ partition + 1 (2) │ local │ remote │ length (1)
+//! SIP message │ verb (1) │ node of the flow (2) │ number (8) │ detail (8) │ partition + 1 (2) │ local │ remote │ length (1)
 //! address: 4 │ four bytes │ port (2)      or      6 │ sixteen bytes │ port (2) │ scope (4)
 //! ```
 //!
@@ -35,7 +35,7 @@ impl MessageTrailer {
         trailer.put(&[message.what as u8]);
         trailer.put(&flow.node.to_be_bytes());
         trailer.put(&message.number.to_be_bytes());
-        trailer.put(&message.within_s.to_be_bytes());
+        trailer.put(&message.detail.to_be_bytes());
         trailer.put(&partition.to_be_bytes());
         trailer.put_address(flow.local);
         trailer.put_address(flow.remote);
@@ -57,7 +57,7 @@ impl MessageTrailer {
         let what = *NodeVerb::ALL.get(usize::from(reader.take::<1>()?[0]))?;
         let node = u16::from_be_bytes(reader.take()?);
         let number = u64::from_be_bytes(reader.take()?);
-        let within_s = u64::from_be_bytes(reader.take()?);
+        let detail = u64::from_be_bytes(reader.take()?);
         let registered = match u16::from_be_bytes(reader.take()?) {
             0 => None,
             partition => Some(Partition(u8::try_from(partition - 1).ok()?)),
@@ -68,7 +68,7 @@ impl MessageTrailer {
             ..Flow::udp(local, remote)
         };
         let message = NodeMessage {
-            within_s,
+            detail,
             number,
             registered,
             ..NodeMessage::new(what, from, flow)
@@ -154,7 +154,7 @@ mod tests {
             for what in NodeVerb::ALL {
                 for registered in [None, Some(Partition(0)), Some(Partition(255))] {
                     let message = NodeMessage {
-                        within_s: u64::MAX,
+                        detail: u64::MAX,
                         ..NodeMessage::new(what, 2, flow).numbered(u64::MAX - 7)
                     };
                     let message = message.registering(registered);

@@ -6,6 +6,7 @@ use crate::server::{
     sip::receive::Request,
 };
 use busyhour::buffer::Buffer;
+use busyhour_cluster::Partition;
 use busyhour_registrar::address_of_record;
 use busyhour_sip::{Flow, Message, Method};
 use std::sync::Arc;
@@ -17,37 +18,89 @@ pub(in crate::server) enum RequestRoute {
     Here,
     /// It was handed on.
     HandedOn,
-    /// Nobody has its address at the moment.
+    /// Nobody has its address at the moment, and it waits for whoever has it next.
+    Kept,
+    /// It cannot be handed on, and there is no room for it to wait.
     Nobody,
+}
+
+/// How a request has come to be routed.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::server) struct Arrival {
+    /// By which epoch of its partition another node took this one for the owner; 0 if none did.
+    known_in: u64,
+    /// It has waited, and goes before those that wait.
+    has_waited: bool,
+}
+
+impl Arrival {
+    /// It came over a flow of this node.
+    pub(in crate::server) const NEW: Self = Self::handed(0);
+
+    /// Another node has handed it on, by this epoch of its partition.
+    pub(in crate::server) const fn handed(known_in: u64) -> Self {
+        Self {
+            known_in,
+            has_waited: false,
+        }
+    }
+
+    pub(in crate::server::cluster) fn after_waiting(known_in: u64) -> Self {
+        Self {
+            known_in,
+            has_waited: true,
+        }
+    }
 }
 
 impl Core {
     /// Hands a request to the node that has its address of record, if that is another one.
     #[inline(always)]
-    pub(in crate::server) fn hand_on(self: &Arc<Self>, request: &Request<'_>) -> RequestRoute {
+    pub(in crate::server) fn hand_on(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        arrival: Arrival,
+    ) -> RequestRoute {
         match &self.cluster {
             None => RequestRoute::Here,
-            Some(cluster) => self.route(cluster, request),
+            Some(cluster) => self.route(cluster, request, arrival),
         }
     }
 
     /// A server alone pays nothing for it.
     #[inline(never)]
-    fn route(self: &Arc<Self>, cluster: &ClusterNode, request: &Request<'_>) -> RequestRoute {
+    fn route(
+        self: &Arc<Self>,
+        cluster: &ClusterNode,
+        request: &Request<'_>,
+        arrival: Arrival,
+    ) -> RequestRoute {
         if let Some(carrier) = self.named_carrier(request) {
             return self.hand_to_carrier(cluster, carrier, request);
         }
         let Some(aor) = self.named_address(request) else {
             return RequestRoute::Here;
         };
-        let came_here = request.flow.node == cluster.link.own();
-        match cluster.routes.owner(&aor, self.clock.now()) {
-            PartitionOwner::Here => RequestRoute::Here,
-            // What was handed on is not handed on again: two nodes could believe that of each
-            // other.
-            PartitionOwner::At(node) if came_here => self.hand_to(cluster, node.0, request),
-            PartitionOwner::At(_) | PartitionOwner::Nobody => RequestRoute::Nobody,
+        let partition = Partition::of(&aor);
+        if cluster.kept.waits(partition) && !arrival.has_waited {
+            return keep(cluster, partition, request, arrival);
         }
+        match cluster.routes.owner_of(partition, self.clock.now()) {
+            PartitionOwner::Here => RequestRoute::Here,
+            PartitionOwner::At { node, epoch } if epoch > arrival.known_in => {
+                self.hand_to(cluster, (node.0, epoch), request)
+            }
+            // Whoever has handed it here knows as much as this node, so one of them will know more.
+            PartitionOwner::At { .. } | PartitionOwner::Nobody => {
+                keep(cluster, partition, request, arrival)
+            }
+        }
+    }
+
+    /// Whether a request came over a flow of this node.
+    pub(in crate::server::cluster) fn came_here(&self, flow: Flow) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_none_or(|cluster| flow.node == cluster.link.own())
     }
 
     /// Hands a request within a dialog to the node that carries the call. If that is dead or
@@ -64,7 +117,7 @@ impl Core {
             return RequestRoute::Nobody;
         }
         if came_here && carrier != link.own() && link.is_live(carrier) {
-            let handed = self.hand_to(cluster, carrier, request);
+            let handed = self.hand_to(cluster, (carrier, 0), request);
             if handed == RequestRoute::HandedOn {
                 return handed;
             }
@@ -75,7 +128,7 @@ impl Core {
     fn hand_to(
         self: &Arc<Self>,
         cluster: &ClusterNode,
-        node: u16,
+        to: (u16, u64),
         request: &Request<'_>,
     ) -> RequestRoute {
         let flow = request.flow;
@@ -83,10 +136,11 @@ impl Core {
         let is_reliable = flow.transport.is_reliable();
         let taken = is_reliable.then(|| self.on_taken(flow, request.datagram.clone()));
         let is_registration = request.message.method() == Some(Method::Register);
-        if is_registration && !is_reliable && request.answer_flow() != flow {
+        let came_here = flow.node == cluster.link.own();
+        if came_here && is_registration && !is_reliable && request.answer_flow() != flow {
             cluster.link.note_registering(request.message, flow);
         }
-        match cluster.link.hand_on(node, (flow, request.datagram), taken) {
+        match cluster.link.hand_on(to, (flow, request.datagram), taken) {
             Ok(()) => RequestRoute::HandedOn,
             Err(_) => RequestRoute::Nobody,
         }
@@ -110,7 +164,7 @@ impl Core {
         }
     }
 
-    /// A request whose address nobody has at the moment. Datagrams are sent again, and by then
+    /// A request whose address nobody has, and which does not wait any longer. Datagrams are sent again, and by then
     /// somebody has it; over a connection the client has to be told.
     pub(in crate::server) fn set_aside(&self, message: &Message<'_>, flow: Flow) {
         if let Some(cluster) = &self.cluster {
@@ -141,6 +195,22 @@ impl Core {
             _ => essentials.request_uri.as_ref()?,
         };
         address_of_record(uri, &self.domains).ok()
+    }
+}
+
+/// Lets a request wait for whoever has its partition next.
+fn keep(
+    cluster: &ClusterNode,
+    partition: Partition,
+    request: &Request<'_>,
+    arrival: Arrival,
+) -> RequestRoute {
+    let message = (request.flow, request.datagram);
+    let name = request.transaction.number();
+    let is_kept = (cluster.kept).keep(partition, name, message, arrival.known_in);
+    match is_kept {
+        true => RequestRoute::Kept,
+        false => RequestRoute::Nobody,
     }
 }
 

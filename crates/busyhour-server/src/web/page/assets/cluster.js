@@ -14,6 +14,7 @@ const RATES = [
   { title: "Handed on", counter: (s) => s.cluster.handed_on, detail: (s) => `${count(s.cluster.not_taken)} not taken` },
   { title: "Taken", counter: (s) => s.cluster.taken, detail: () => "from other nodes" },
   { title: "Sent for others", counter: (s) => s.cluster.sent_for_others, detail: (s) => `${count(s.cluster.undelivered)} lost on the way` },
+  { title: "Waited", counter: (s) => s.cluster.kept, detail: (s) => `${count(s.cluster.kept_waiting)} wait for an owner` },
   { title: "Set aside", counter: (s) => s.cluster.set_aside, detail: () => "without an owner" },
 ];
 

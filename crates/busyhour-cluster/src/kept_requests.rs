@@ -1,0 +1,217 @@
+//! Requests whose partition is on its way: nobody serves it at the moment.
+
+use crate::Partition;
+use busyhour::clock::Instant;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
+    time::Duration,
+};
+
+/// Requests that wait until somebody serves their partition, those of one partition in the order in which they came.
+///
+/// They go on in **turns**: who begins a turn of a partition takes one request after the other, and what comes meanwhile waits
+/// behind them. So none overtakes another one. A copy of a request that waits says that its sender still waits, and is not
+/// kept beside it. What nobody has served within the patience after its last copy is given back.
+///
+/// How many there may be is left to the caller, who knows their sources.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour::clock::Instant;
+/// use busyhour_cluster::{Keeping, KeptRequests, Partition};
+/// use std::time::Duration;
+///
+/// let (second, now) = (Duration::from_secs(1), Instant::from_nanos(0));
+/// let mut kept = KeptRequests::new(2 * second);
+/// let room = |text| move || Some(text);
+/// assert_eq!(kept.keep(now, Partition(7), 1, room("REGISTER")), Keeping::Kept);
+/// assert_eq!(kept.keep(now, Partition(7), 2, room("SUBSCRIBE")), Keeping::Kept);
+/// assert_eq!(kept.keep(now + second, Partition(7), 1, room("REGISTER")), Keeping::Copy);
+/// // Its copy has come a second later.
+/// assert_eq!(kept.take_late(now + 2 * second), ["SUBSCRIBE"]);
+/// // Somebody serves the partition now.
+/// assert!(kept.begin_turn(Partition(7), |_| true));
+/// assert_eq!(kept.next(Partition(7), |_| true), Some("REGISTER"));
+/// assert_eq!(kept.next(Partition(7), |_| true), None);
+/// assert!(!kept.waits(Partition(7)));
+/// ```
+#[derive(Debug)]
+pub struct KeptRequests<T> {
+    patience: Duration,
+    /// Those that have requests or a turn.
+    queues: BTreeMap<Partition, PartitionQueue>,
+    /// By their numbers, which rise.
+    requests: BTreeMap<u64, KeptRequest<T>>,
+    /// Their numbers, by what tells a copy.
+    by_name: BTreeMap<u128, u64>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    last_number: u64,
+}
+
+#[derive(Debug, Default)]
+struct PartitionQueue {
+    numbers: VecDeque<u64>,
+    has_turn: bool,
+}
+
+#[derive(Debug)]
+struct KeptRequest<T> {
+    partition: Partition,
+    name: u128,
+    deadline: Instant,
+    request: T,
+}
+
+/// What became of a request that was to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Keeping {
+    /// It waits.
+    Kept,
+    /// It is a copy of one that waits.
+    Copy,
+    /// There was no room.
+    Refused,
+}
+
+impl<T> KeptRequests<T> {
+    /// None yet. Each waits for so long after it or its last copy has come.
+    pub fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            queues: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            last_number: 0,
+        }
+    }
+
+    /// Keeps what `request` makes, unless that finds no room. Two requests with one name are copies of each other.
+    pub fn keep(
+        &mut self,
+        now: Instant,
+        partition: Partition,
+        name: u128,
+        request: impl FnOnce() -> Option<T>,
+    ) -> Keeping {
+        let deadline = now + self.patience;
+        if self.prolong(name, deadline) {
+            return Keeping::Copy;
+        }
+        let Some(request) = request() else {
+            return Keeping::Refused;
+        };
+        self.last_number += 1;
+        let number = self.last_number;
+        let kept = KeptRequest {
+            partition,
+            name,
+            deadline,
+            request,
+        };
+        self.requests.insert(number, kept);
+        self.by_name.insert(name, number);
+        self.deadlines.insert((deadline, number));
+        let queue = self.queues.entry(partition).or_default();
+        queue.numbers.push_back(number);
+        Keeping::Kept
+    }
+
+    fn prolong(&mut self, name: u128, deadline: Instant) -> bool {
+        let Some(number) = self.by_name.get(&name) else {
+            return false;
+        };
+        if let Some(kept) = self.requests.get_mut(number) {
+            let before = mem::replace(&mut kept.deadline, deadline);
+            self.deadlines.remove(&(before, *number));
+            self.deadlines.insert((deadline, *number));
+        }
+        true
+    }
+
+    /// Whether requests of a partition wait, or go on at this moment: then a request that comes now waits behind them.
+    pub fn waits(&self, partition: Partition) -> bool {
+        self.queues.contains_key(&partition)
+    }
+
+    /// The partitions of which something waits.
+    pub fn partitions(&self) -> impl Iterator<Item = Partition> {
+        self.queues.keys().copied()
+    }
+
+    /// Begins a turn if the first request of the partition may go on; `false` also if somebody has the turn. Whoever begins it
+    /// takes the [`next`](Self::next) until there is none.
+    pub fn begin_turn(&mut self, partition: Partition, goes_on: impl Fn(&T) -> bool) -> bool {
+        let goes_on = self.first_goes_on(partition, goes_on);
+        let queue = self.queues.get_mut(&partition);
+        queue.is_some_and(|queue| goes_on && !mem::replace(&mut queue.has_turn, true))
+    }
+
+    /// The next request of the turn. `None` ends the turn: none is left, or the first one may not go on.
+    pub fn next(&mut self, partition: Partition, goes_on: impl Fn(&T) -> bool) -> Option<T> {
+        let goes_on = self.first_goes_on(partition, goes_on);
+        let queue = self.queues.get_mut(&partition)?;
+        let number = queue.numbers.front().copied().filter(|_| goes_on);
+        queue.has_turn = number.is_some();
+        match number {
+            Some(number) => self.remove(number),
+            None => {
+                self.tidy(partition);
+                None
+            }
+        }
+    }
+
+    fn first_goes_on(&self, partition: Partition, goes_on: impl Fn(&T) -> bool) -> bool {
+        let queue = self.queues.get(&partition);
+        let first = queue.and_then(|queue| self.requests.get(queue.numbers.front()?));
+        first.is_some_and(|first| goes_on(&first.request))
+    }
+
+    /// Those that nobody has served in time, which are forgotten.
+    pub fn take_late(&mut self, now: Instant) -> Vec<T> {
+        let late = self.deadlines.iter().take_while(|(at, _)| *at <= now);
+        let late: Vec<u64> = late.map(|(_, number)| *number).collect();
+        let late = late.into_iter();
+        late.filter_map(|number| self.remove(number)).collect()
+    }
+
+    /// When the first one is [late](Self::take_late).
+    pub fn next_late(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Those that wait.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    fn remove(&mut self, number: u64) -> Option<T> {
+        let kept = self.requests.remove(&number)?;
+        self.by_name.remove(&kept.name);
+        self.deadlines.remove(&(kept.deadline, number));
+        if let Some(queue) = self.queues.get_mut(&kept.partition) {
+            // It is the first one, but for those that are late.
+            let place = queue.numbers.binary_search(&number);
+            place.ok().map(|place| queue.numbers.remove(place));
+        }
+        self.tidy(kept.partition);
+        Some(kept.request)
+    }
+
+    /// A turn that has not ended keeps its partition.
+    fn tidy(&mut self, partition: Partition) {
+        let queue = self.queues.get(&partition);
+        if queue.is_some_and(|queue| queue.numbers.is_empty() && !queue.has_turn) {
+            self.queues.remove(&partition);
+        }
+    }
+}

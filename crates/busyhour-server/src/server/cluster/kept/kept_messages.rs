@@ -1,0 +1,450 @@
+//! What waits, who may have how much of it, and for how long.
+
+use crate::lock::lock;
+use crate::server::{
+    cluster::partition_routes::{PartitionOwner, PartitionRoutes},
+    load::shares::{Holder, Holders, Parts, Shares},
+    stats::counters::Counter,
+};
+use busyhour::{buffer::Buffer, clock::Instant, runtime::Runtime};
+use busyhour_cluster::{Keeping, KeptRequests, PARTITION_COUNT, Partition};
+use busyhour_sip::Flow;
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// The requests that wait for their partitions.
+pub(in crate::server) struct KeptMessages {
+    runtime: Runtime,
+    routes: Arc<PartitionRoutes>,
+    /// No other lock is taken under it, but those of timers.
+    waiting: Mutex<WaitingMessages>,
+    /// Of which partitions something waits; written under the lock.
+    waits: Box<[AtomicBool]>,
+    /// Bytes.
+    room: Arc<Shares>,
+    holders: Holders,
+    ways: OnceLock<KeptWays>,
+    /// Questions that have been kept.
+    questions: AtomicU64,
+    counters: KeptCounters,
+}
+
+/// What the server does with what has waited; called under no lock.
+pub(super) struct KeptWays {
+    /// Takes a turn of a partition.
+    pub(super) take_turn: Box<dyn Fn(Partition) + Send + Sync>,
+    /// Ends what nobody has served in time.
+    pub(super) give_up: Box<dyn Fn(KeptRequest) + Send + Sync>,
+}
+
+struct WaitingMessages {
+    requests: KeptRequests<PlacedRequest>,
+    /// A timer looks for those that are late.
+    is_timed: bool,
+    /// The server ends, and nothing waits any more.
+    is_closed: bool,
+}
+
+/// What waits, and its place.
+struct PlacedRequest {
+    request: KeptRequest,
+    _place: KeptPlace,
+}
+
+/// A request that waits for a partition.
+pub(super) struct KeptRequest {
+    /// By which epoch of the partition whoever handed it here took this node for the owner; 0 for what came here by itself.
+    pub(super) known_in: u64,
+    pub(super) what: KeptWhat,
+}
+
+pub(super) enum KeptWhat {
+    Message(Flow, Buffer),
+    /// Somebody who asks over HTTP is told when the partition has an owner, or when this is dropped.
+    Question(OnOwner),
+}
+
+/// Told, under no lock, that a partition has an owner. It is dropped without that when nobody has come in time.
+pub(in crate::server) type OnOwner = Box<dyn FnOnce() + Send>;
+
+struct KeptPlace {
+    room: Arc<Shares>,
+    holder: Holder,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct KeptCounters {
+    kept: Counter,
+    copies: Counter,
+    refused: Counter,
+    late: Counter,
+}
+
+/// How much waits and has waited.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::server::cluster) struct KeptFigures {
+    pub(in crate::server::cluster) kept: u64,
+    pub(in crate::server::cluster) waiting: u64,
+    pub(in crate::server::cluster) copies: u64,
+    pub(in crate::server::cluster) refused: u64,
+    pub(in crate::server::cluster) late: u64,
+}
+
+impl KeptMessages {
+    /// A source has so many percent of the room. Nobody may guess the seed.
+    pub(in crate::server::cluster) fn new(
+        runtime: &Runtime,
+        routes: Arc<PartitionRoutes>,
+        (seed, source_percent): (u64, u64),
+    ) -> Self {
+        let parts = Parts {
+            by_source: source_percent,
+            by_account: 100,
+            by_domain: 100,
+            least: SHARE_BYTES_MIN,
+        };
+        Self {
+            runtime: runtime.clone(),
+            routes,
+            waiting: Mutex::new(WaitingMessages {
+                requests: KeptRequests::new(PATIENCE),
+                is_timed: false,
+                is_closed: false,
+            }),
+            waits: (0..PARTITION_COUNT)
+                .map(|_| AtomicBool::default())
+                .collect(),
+            room: Arc::new(Shares::new(room_bytes(runtime), parts)),
+            holders: Holders::new(seed),
+            ways: OnceLock::new(),
+            questions: AtomicU64::new(0),
+            counters: KeptCounters::default(),
+        }
+    }
+
+    /// What is done with what has waited. Before this is set nothing goes on.
+    pub(super) fn go_on_with(&self, ways: KeptWays) {
+        // It is set once, at the start.
+        let _ = self.ways.set(ways);
+    }
+
+    /// Whether something of a partition waits or goes on at this moment, so that what comes now has to wait behind it.
+    pub(in crate::server::cluster) fn waits(&self, partition: Partition) -> bool {
+        self.waits[partition.index()].load(Ordering::SeqCst)
+    }
+
+    /// Keeps a request until somebody serves its partition; `false` if there is no room. Those of one name are copies of each other.
+    pub(in crate::server) fn keep(
+        self: &Arc<Self>,
+        partition: Partition,
+        name: u128,
+        (flow, datagram): (Flow, &Buffer),
+        known_in: u64,
+    ) -> bool {
+        let holder = Holder::of_source(self.holders.of(flow.remote.ip(), None).source());
+        let request = || KeptRequest {
+            known_in,
+            what: KeptWhat::Message(flow, datagram.clone()),
+        };
+        self.keep_request(partition, name, (holder, datagram.len()), request)
+    }
+
+    /// As [`keep`](Self::keep), for a question over HTTP. If somebody has the partition, that is told at once; but another node that
+    /// asks takes this one for the owner, and may know more.
+    pub(in crate::server::cluster) fn ask(
+        self: &Arc<Self>,
+        partition: Partition,
+        is_of_node: bool,
+        told: OnOwner,
+    ) {
+        let known_in = match self.routes.owner_of(partition, self.now()) {
+            PartitionOwner::At { epoch, .. } if is_of_node => epoch,
+            PartitionOwner::Nobody => 0,
+            PartitionOwner::Here | PartitionOwner::At { .. } => return told(),
+        };
+        // No transaction has such a name, but by a chance of one in 2^64.
+        let name = u128::from(self.questions.fetch_add(1, Ordering::Relaxed));
+        let request = || KeptRequest {
+            known_in,
+            what: KeptWhat::Question(told),
+        };
+        self.keep_request(partition, name, (Holder::NOBODY, 0), request);
+    }
+
+    fn keep_request(
+        self: &Arc<Self>,
+        partition: Partition,
+        name: u128,
+        (holder, len): (Holder, usize),
+        request: impl FnOnce() -> KeptRequest,
+    ) -> bool {
+        let request = || {
+            Some(PlacedRequest {
+                _place: self.place(holder, len)?,
+                request: request(),
+            })
+        };
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_closed {
+            return false;
+        }
+        let keeping = (waiting.requests).keep(self.now(), partition, name, request);
+        self.note_waits(&waiting, partition);
+        self.set_timer(&mut waiting);
+        drop(waiting);
+        match keeping {
+            Keeping::Kept => self.counters.kept.increment(),
+            Keeping::Copy => self.counters.copies.increment(),
+            Keeping::Refused => self.counters.refused.increment(),
+        }
+        // Somebody may have come to serve it just before it waited.
+        self.begin_turn(partition);
+        keeping != Keeping::Refused
+    }
+
+    /// The routes are others: what waits for those that are served now goes on.
+    pub(in crate::server::cluster) fn look(&self) {
+        let partitions: Vec<Partition> = lock(&self.waiting).requests.partitions().collect();
+        for partition in partitions {
+            self.begin_turn(partition);
+        }
+    }
+
+    fn begin_turn(&self, partition: Partition) {
+        let Some(ways) = self.ways.get() else { return };
+        let owner = self.routes.owner_of(partition, self.now());
+        let goes_on = |kept: &PlacedRequest| kept.goes_on(owner);
+        let has_turn = lock(&self.waiting).requests.begin_turn(partition, goes_on);
+        if has_turn {
+            (ways.take_turn)(partition);
+        }
+    }
+
+    /// The next one of the turn; `None` ends the turn.
+    pub(super) fn next(&self, partition: Partition) -> Option<KeptRequest> {
+        loop {
+            let owner = self.routes.owner_of(partition, self.now());
+            let goes_on = |kept: &PlacedRequest| kept.goes_on(owner);
+            let mut waiting = lock(&self.waiting);
+            let next = waiting.requests.next(partition, goes_on);
+            self.note_waits(&waiting, partition);
+            drop(waiting);
+            if let Some(next) = next {
+                return Some(next.request);
+            }
+            // Who saw the partition come before the turn was over has begun none.
+            let owner = self.routes.owner_of(partition, self.now());
+            let goes_on = |kept: &PlacedRequest| kept.goes_on(owner);
+            if !lock(&self.waiting).requests.begin_turn(partition, goes_on) {
+                return None;
+            }
+        }
+    }
+
+    /// Nothing waits any more.
+    pub(in crate::server) fn close(&self) {
+        let mut waiting = lock(&self.waiting);
+        waiting.is_closed = true;
+        let ended = waiting.requests.take_late(Instant::from_nanos(u64::MAX));
+        self.note_all(&waiting);
+        drop(waiting);
+        drop(ended);
+    }
+
+    pub(in crate::server::cluster) fn figures(&self) -> KeptFigures {
+        KeptFigures {
+            kept: self.counters.kept.get(),
+            waiting: lock(&self.waiting).requests.len() as u64,
+            copies: self.counters.copies.get(),
+            refused: self.counters.refused.get(),
+            late: self.counters.late.get(),
+        }
+    }
+
+    fn place(&self, holder: Holder, len: usize) -> Option<KeptPlace> {
+        let bytes = (len as u64).max(REQUEST_BYTES_MIN);
+        self.room.take(holder, bytes).ok()?;
+        Some(KeptPlace {
+            room: self.room.clone(),
+            holder,
+            bytes,
+        })
+    }
+
+    fn set_timer(self: &Arc<Self>, waiting: &mut WaitingMessages) {
+        let Some(late) = waiting.requests.next_late().filter(|_| !waiting.is_timed) else {
+            return;
+        };
+        let kept = Arc::downgrade(self);
+        let look = move || kept.upgrade().map_or((), |kept| kept.drop_late());
+        let rest = late - self.now();
+        let timer = self.runtime.timers().timer().label("cluster").after(rest);
+        // Without room for a timer the next request sets it.
+        waiting.is_timed = timer.on(self.runtime.pool()).run(look).is_ok();
+    }
+
+    fn drop_late(self: &Arc<Self>) {
+        let mut waiting = lock(&self.waiting);
+        waiting.is_timed = false;
+        let late = waiting.requests.take_late(self.now());
+        self.note_all(&waiting);
+        self.set_timer(&mut waiting);
+        drop(waiting);
+        self.counters.late.add(late.len() as u64);
+        if let Some(ways) = self.ways.get() {
+            late.into_iter()
+                .for_each(|kept| (ways.give_up)(kept.request));
+        }
+    }
+
+    fn note_waits(&self, waiting: &WaitingMessages, partition: Partition) {
+        let waits = waiting.requests.waits(partition);
+        self.waits[partition.index()].store(waits, Ordering::SeqCst);
+    }
+
+    fn note_all(&self, waiting: &WaitingMessages) {
+        for number in 0..=u8::MAX {
+            self.note_waits(waiting, Partition(number));
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.runtime.clock().now()
+    }
+}
+
+impl PlacedRequest {
+    /// Whether it may go to who has its partition: what another node has handed here only if that is known by a later epoch.
+    fn goes_on(&self, owner: PartitionOwner) -> bool {
+        match owner {
+            PartitionOwner::Here => true,
+            PartitionOwner::At { epoch, .. } => epoch > self.request.known_in,
+            PartitionOwner::Nobody => false,
+        }
+    }
+}
+
+impl Drop for KeptPlace {
+    fn drop(&mut self) {
+        self.room.give_back(self.holder, self.bytes);
+    }
+}
+
+fn room_bytes(runtime: &Runtime) -> u64 {
+    let budget = runtime.buffers().stats().budget_bytes;
+    (budget / MEMORY_PART).min(BYTES_MAX)
+}
+
+/// How long a request waits after its last copy. A client sends one after 0.5, 1.5 and 3.5 s (RFC 3261 §17.1.2.2), so what is kept ends
+/// only between the last two of these, if at all; over a connection this is how long a client is told nothing.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Of the memory of buffers, all of them together have at most this part.
+const MEMORY_PART: u64 = 16;
+const BYTES_MAX: u64 = 16 << 20;
+/// A short request has a buffer of this length, too.
+const REQUEST_BYTES_MIN: u64 = 2048;
+/// What each source may have.
+const SHARE_BYTES_MIN: u64 = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour_cluster::{Action, Node, PartitionView, Reply, Tables, Timing};
+    use std::net::SocketAddr;
+
+    /// Those of a node without a lease, the routes that it looks at, and the turns that have begun.
+    fn kept(runtime: &Runtime) -> (Arc<KeptMessages>, Arc<PartitionRoutes>, Arc<Mutex<Turns>>) {
+        let routes = Arc::new(PartitionRoutes::new());
+        let kept = Arc::new(KeptMessages::new(runtime, routes.clone(), (1, 10)));
+        let turns: Arc<Mutex<Turns>> = Arc::default();
+        let (begun, late) = (turns.clone(), turns.clone());
+        kept.go_on_with(KeptWays {
+            take_turn: Box::new(move |partition| lock(&begun).begun.push(partition)),
+            give_up: Box::new(move |_| lock(&late).given_up += 1),
+        });
+        (kept, routes, turns)
+    }
+
+    #[derive(Default)]
+    struct Turns {
+        begun: Vec<Partition>,
+        given_up: u64,
+    }
+
+    fn flow(source: [u8; 4]) -> Flow {
+        let [local, remote] = [[192, 0, 2, 1], source].map(|it| SocketAddr::from((it, 5060)));
+        Flow::udp(local, remote)
+    }
+
+    #[test]
+    fn a_source_has_a_share_of_the_room_and_gives_it_back() {
+        let runtime = Runtime::simulated(1);
+        let (kept, _, turns) = kept(&runtime);
+        let datagram = runtime.buffers().copy_from(b"REGISTER").unwrap();
+        let mut names = 0..;
+        let mut is_kept = |source| {
+            let name = names.next().unwrap();
+            kept.keep(PARTITION, name, (flow(source), &datagram), 0)
+        };
+        let (greedy, other) = ([198, 51, 100, 1], [203, 0, 113, 1]);
+        let room = room_bytes(&runtime) / REQUEST_BYTES_MIN;
+        let count = (0..room).filter(|_| is_kept(greedy)).count() as u64;
+        assert_eq!(count, room / 10);
+        assert_eq!(kept.figures().refused, room - count);
+        assert!(is_kept(other), "it has its own share");
+        runtime.simulation().unwrap().run_for(PATIENCE);
+        assert_eq!(
+            (kept.figures().late, lock(&turns).given_up),
+            (count + 1, count + 1)
+        );
+        assert!(is_kept(greedy), "it was given back");
+        assert!(kept.waits(PARTITION));
+        kept.close();
+        assert!(!kept.waits(PARTITION) && !is_kept(other));
+        assert_eq!(kept.room.used(), 0);
+        assert!(lock(&turns).begun.is_empty(), "nobody had the partition");
+    }
+
+    /// Two nodes that take each other for the owner do not hand it to and fro.
+    #[test]
+    fn what_was_handed_here_goes_on_by_a_later_epoch_of_its_partition() {
+        let runtime = Runtime::simulated(1);
+        let (kept, routes, turns) = kept(&runtime);
+        let datagram = runtime.buffers().copy_from(b"REGISTER").unwrap();
+        let handed = (flow([198, 51, 100, 1]), &datagram);
+        assert!(kept.keep(PARTITION, 1, handed, 5));
+        for (epoch, turn_count) in [(4, 0), (5, 0), (6, 1)] {
+            routes.follow(&knowing_owner(epoch), runtime.clock().now());
+            kept.look();
+            assert_eq!(lock(&turns).begun.len(), turn_count, "{epoch}");
+        }
+        assert!(kept.next(PARTITION).is_some());
+        assert!(kept.next(PARTITION).is_none());
+        assert!(!kept.waits(PARTITION));
+    }
+
+    /// A node that has read that another one has all partitions, each in this epoch.
+    fn knowing_owner(epoch: u64) -> Node {
+        let (timing, now) = (Timing::default(), Instant::from_nanos(0));
+        let mut tables = Tables::new(timing);
+        let [own, other] = ["alpha", "beta"].map(|name| tables.join(now, name).unwrap());
+        let mut node = Node::new(own, timing, now);
+        assert_eq!(node.on_time(now), [Action::Beat]);
+        let mut view = tables.beat(now, own).unwrap();
+        view.partitions.fill(PartitionView {
+            owner: Some(other),
+            epoch,
+            pinned: None,
+        });
+        node.on_reply(now, Reply::Beaten(Ok(view)));
+        node
+    }
+
+    const PARTITION: Partition = Partition(7);
+}
