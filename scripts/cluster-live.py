@@ -276,6 +276,11 @@ def join(folder):
             sys.exit(f"cluster-live: {moving} has not moved")
         print(f"before that, a REGISTER waited {usual:.0f} ms at most")
         longest = sorted(waits, reverse=True)[:5]
+        moved = ", ".join(f"{ms:.0f} ms, {at - begun:+.2f} s" for ms, at in sorted(moved_waits, reverse=True)[:3])
+        print("the longest of the address that moved:", moved)
+        nodes = [cluster(one) for one in range(3)]
+        figures = {name: sum(node[name] for node in nodes) for name in ("kept", "kept_copies", "kept_late", "kept_refused", "set_aside", "not_taken", "handed_lost", "undelivered")}
+        print("requests that waited for an owner:", ", ".join(f"{name} {count}" for name, count in figures.items()))
         print("the longest waits:", ", ".join(f"{ms:.0f} ms, {at - begun:+.2f} s from the lease" for ms, at in longest))
         return whole, longest[0][0], max(moved_waits)[0]
     finally:

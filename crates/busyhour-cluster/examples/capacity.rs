@@ -77,6 +77,7 @@ enum Event {
     Loaded(usize, Grant),
     Settled(usize, Vec<Grant>),
     Announced(usize),
+    Served(usize, Grant),
 }
 
 /// A node and its processor.
@@ -295,6 +296,7 @@ impl World {
             Event::Loaded(index, grant) => self.loaded(index, grant),
             Event::Settled(index, grants) => self.drive(index, |node, _| node.on_settled(grants)),
             Event::Announced(index) => self.announced(index),
+            Event::Served(index, grant) => self.drive(index, |node, _| node.on_served([grant])),
         }
     }
 
@@ -435,6 +437,12 @@ impl World {
                 for other in (0..self.servers.len()).filter(|other| *other != index) {
                     self.seen.messages += 1;
                     self.at(self.now + HOP, Event::Announced(other));
+                }
+            }
+            Action::SayServed(grant) => {
+                for other in (0..self.servers.len()).filter(|other| *other != index) {
+                    self.seen.messages += 1;
+                    self.at(self.now + HOP, Event::Served(other, grant));
                 }
             }
             Action::Unload(_) => {}

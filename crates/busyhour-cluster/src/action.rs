@@ -29,6 +29,9 @@ pub enum Action {
     Unload(Grant),
     /// Tell the other nodes that a beat would show them something new. It may be lost.
     Announce,
+    /// Tell the other nodes that this one serves a partition that it was granted, for their
+    /// [`Node::on_served`](crate::Node::on_served). It may be lost.
+    SayServed(Grant),
     /// End the program: this life is over, and what it remembers may be old.
     End,
 }

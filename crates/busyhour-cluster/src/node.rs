@@ -19,6 +19,8 @@ pub struct Node {
     beat: Beat,
     view: Option<View>,
     held: BTreeMap<Partition, Holding>,
+    /// What was given to members that have not said yet that they serve it.
+    given: BTreeMap<Partition, Given>,
     fencing: Fencing,
     drain: Drain,
     has_ended: bool,
@@ -58,6 +60,14 @@ struct Holding {
     phase: Phase,
 }
 
+/// A partition that another member has not said yet that it serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Given {
+    /// Its epoch there.
+    epoch: u64,
+    at: Instant,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Loading,
@@ -83,6 +93,7 @@ impl Node {
             beat: Beat::Due(asked_at),
             view: None,
             held: BTreeMap::new(),
+            given: BTreeMap::new(),
             fencing: Fencing::default(),
             drain: Drain::No,
             has_ended: false,
@@ -200,8 +211,25 @@ impl Node {
 
     /// What was committed to a partition has been read.
     pub fn on_loaded(&mut self, grant: Grant) -> Vec<Action> {
-        self.advance(grant, Phase::Loading, Phase::Serving);
-        Vec::new()
+        match self.advance(grant, Phase::Loading, Phase::Serving) {
+            true => vec![Action::SayServed(grant)],
+            false => Vec::new(),
+        }
+    }
+
+    /// Others serve these partitions: what they were given has arrived, and more may be given.
+    pub fn on_served(&mut self, served: impl IntoIterator<Item = Grant>) -> Vec<Action> {
+        let before = self.given.len();
+        for grant in served {
+            let given = self.given.get(&grant.partition);
+            if given.is_some_and(|given| given.epoch <= grant.epoch) {
+                self.given.remove(&grant.partition);
+            }
+        }
+        match self.given.len() < before && !self.has_ended {
+            true => self.balance(),
+            false => Vec::new(),
+        }
     }
 
     /// No change of these partitions, which were to be closed, is on its way any more. They are given
@@ -221,6 +249,9 @@ impl Node {
             self.view_read_at = asked_at;
             self.beat = Beat::Due(now.max(asked_at + self.timing.beat));
         }
+        // Whoever has not said that it serves them is of an earlier build, or was not heard.
+        let beat = self.timing.beat;
+        self.given.retain(|_, given| now - given.at < beat);
         let mut actions = self.reconcile(&view);
         actions.extend(self.fence(&view));
         self.view = Some(view);
@@ -305,13 +336,15 @@ impl Node {
         seen.collect()
     }
 
-    /// Closes a few of those that others should have. A node that leaves closes all, since the
-    /// end of its life makes orphans of what nobody can be given.
+    /// Closes a few of those that others should have, so that each is away for as long as a few take. A node that leaves does not wait
+    /// until its next owners serve them, and closes all: the end of its life makes orphans of what nobody can be given.
     fn close(&mut self, wanted: &[Option<Member>]) -> Option<Action> {
         let is_moving =
             |holding: &&Holding| matches!(holding.phase, Phase::Closing | Phase::Giving);
-        let room = CLOSING_MAX.saturating_sub(self.held.values().filter(is_moving).count());
         let (member, is_leaving) = (self.member, self.drain == Drain::Marked);
+        let given = if is_leaving { 0 } else { self.given.len() };
+        let moving = self.held.values().filter(is_moving).count() + given;
+        let room = CLOSING_MAX.saturating_sub(moving);
         let is_foreign = |partition: &Partition| match wanted[partition.index()] {
             Some(owner) => owner != member,
             None => is_leaving,
@@ -380,7 +413,7 @@ impl Node {
                 continue;
             }
             if given.contains(grant) {
-                actions.extend(self.gave(*grant, to));
+                actions.extend(self.gave(now, *grant, to));
             } else {
                 self.advance(*grant, Phase::Giving, Phase::Refused);
                 self.on_announced(now);
@@ -395,7 +428,7 @@ impl Node {
     }
 
     /// A partition has another owner, or a new epoch of our own.
-    fn gave(&mut self, grant: Grant, to: Member) -> Option<Action> {
+    fn gave(&mut self, now: Instant, grant: Grant, to: Member) -> Option<Action> {
         if to == self.member {
             let holding = self.held.get_mut(&grant.partition)?;
             (holding.epoch, holding.phase) = (grant.epoch + 1, Phase::Serving);
@@ -406,6 +439,8 @@ impl Node {
         {
             (known.owner, known.epoch) = (Some(to), grant.epoch + 1);
         }
+        let epoch = grant.epoch + 1;
+        (self.given).insert(grant.partition, Given { epoch, at: now });
         self.held.remove(&grant.partition);
         Some(Action::Unload(grant))
     }
@@ -436,12 +471,14 @@ impl Node {
         Some(Action::Unload(holding.grant(partition)))
     }
 
-    fn advance(&mut self, grant: Grant, from: Phase, to: Phase) {
+    /// Whether it was in that phase.
+    fn advance(&mut self, grant: Grant, from: Phase, to: Phase) -> bool {
         let holding = self.held.get_mut(&grant.partition);
         let is_it = |holding: &&mut Holding| holding.epoch == grant.epoch && holding.phase == from;
-        if let Some(holding) = holding.filter(is_it) {
+        holding.filter(is_it).is_some_and(|holding| {
             holding.phase = to;
-        }
+            true
+        })
     }
 
     fn elsewhere(&self, partition: Partition) -> Route {
@@ -455,6 +492,7 @@ impl Node {
     fn end(&mut self) -> Vec<Action> {
         self.has_ended = true;
         self.held.clear();
+        self.given.clear();
         vec![Action::End]
     }
 }
@@ -473,5 +511,5 @@ fn late_nodes(view: &View) -> impl Iterator<Item = Member> {
     view.nodes.iter().filter(is_late).map(|node| node.member)
 }
 
-/// How many partitions a node hands over at a time.
-const CLOSING_MAX: usize = 16;
+/// How many partitions a node hands over at a time: those that nobody serves meanwhile.
+const CLOSING_MAX: usize = 8;

@@ -468,7 +468,7 @@ impl State {
                 Action::Close(grants) => self.servers[index].closing.extend(grants),
                 Action::Unload(grant) => self.servers[index].memory[grant.partition.index()] = None,
                 // Each beat finds what is new.
-                Action::Announce => {}
+                Action::Announce | Action::SayServed(_) => {}
                 // A request to leave is on its way to the database, like any other.
                 Action::End => {
                     let last = self.servers[index].requests.pop_back();

@@ -110,6 +110,11 @@ impl SharedStates {
         self.watched.of(partition).keys().map(|aor| &**aor)
     }
 
+    /// Whether another node wants to know a device.
+    pub fn is_wanted(&self, aor: &str) -> bool {
+        self.wanted.of(Partition::of(aor)).contains_key(aor)
+    }
+
     /// How many of those another node has.
     pub fn watched_of_others_len(&self) -> usize {
         let watched = self.watched.iter();

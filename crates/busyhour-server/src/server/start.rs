@@ -166,9 +166,7 @@ impl Core {
         core.go_on_with_kept();
         core.hear_other_nodes();
         core.open_direct_paths()?;
-        if let Some(cluster) = &core.cluster {
-            cluster.can_serve();
-        }
+        core.serve_when_ready()?;
         core.read_rest();
         Ok(core)
     }

@@ -63,6 +63,8 @@ pub enum Letter {
     /// A question from this node.
     Ask(usize, Vec<u8>),
     Announce,
+    /// A node serves this partition.
+    Served(Grant),
     Handle(Asked),
     Answer(Asked),
     Bye(Bye),

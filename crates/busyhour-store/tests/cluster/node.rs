@@ -290,6 +290,10 @@ impl Life {
                 }
             }
             Letter::Announce => self.core.on_announced(now),
+            Letter::Served(grant) => {
+                let actions = self.core.on_served([grant]);
+                self.follow(now, actions);
+            }
             Letter::Answer(asked) => self.out.push(Out::Acknowledge(asked)),
             Letter::Bye(bye) => self.bye(now, bye),
             Letter::Ended(by, number, bye) => {
@@ -453,6 +457,7 @@ impl Life {
                     self.forget(grant.partition);
                 }
                 Action::Announce => self.out.push(Out::ToAll(Letter::Announce)),
+                Action::SayServed(grant) => self.out.push(Out::ToAll(Letter::Served(grant))),
                 Action::End => self.out.push(Out::End),
                 asked => self.asks.push_back(asked),
             }

@@ -12,12 +12,12 @@ use super::{
     node_link::NodeLink,
     node_thread::{NodeThread, node_turns::NodeTurns},
     partition_routes::{PartitionOwner, PartitionRoutes},
-    partitions::partition_inbox::PartitionInbox,
+    partitions::{partition_inbox::PartitionInbox, served_partitions},
     view::{AddressOwner, ClusterNodeView, ClusterStats, LastView},
 };
 use crate::server::{random::random_key, stats::counters::Counter};
 use busyhour::{clock::Clock, runtime::Runtime};
-use busyhour_cluster::{Grant, Incarnation, Life, Member, NodeView, Partition};
+use busyhour_cluster::{BrokerMessage, Grant, Incarnation, Life, Member, NodeView, Partition};
 use busyhour_store::{Completion, Refused};
 use std::{io, sync::Arc, thread, time::Duration};
 
@@ -62,6 +62,17 @@ impl ClusterNode {
         if let Err(error) = membership.broker.subscribe(&subject, heard) {
             // Each beat tells the same, a little later.
             tracing::warn!(%error, "announcements of other nodes are not heard");
+        }
+        let served = inbox.clone();
+        let heard = Box::new(move |message: BrokerMessage| {
+            for grant in served_partitions::from_bytes(&message.payload) {
+                served.push(NodeEvent::Served(grant));
+            }
+        });
+        let subject = format!("{}.served", membership.subjects);
+        if let Err(error) = membership.broker.subscribe(&subject, heard) {
+            // It is given partitions more slowly.
+            tracing::warn!(%error, "which partitions other nodes serve is not heard");
         }
         let (subjects, member) = (membership.subjects.clone(), membership.member);
         let salt = random_key(runtime).map_err(io::Error::other)?;
@@ -133,8 +144,8 @@ impl ClusterNode {
         }
     }
 
-    /// The server has started: from now on it may be assigned partitions.
-    pub(in crate::server) fn can_serve(&self) {
+    /// The server is ready: from now on it may be assigned partitions.
+    pub(super) fn can_serve(&self) {
         self.inbox.push(NodeEvent::CanServe);
     }
 
@@ -182,6 +193,14 @@ impl ClusterNode {
         let kept = self.last_view.get();
         let node = kept.as_ref()?.nodes.iter().find(is_it)?;
         Some(node.member)
+    }
+
+    /// How many other nodes are such, by the last view.
+    pub(super) fn count_others(&self, is_such: impl Fn(&&NodeView) -> bool) -> u64 {
+        let kept = self.last_view.get();
+        let nodes = kept.as_ref().into_iter().flat_map(|view| &view.nodes);
+        let others = nodes.filter(|node| node.member.node != self.member.node);
+        others.filter(is_such).count() as u64
     }
 
     fn wish(&self, what: Wish, done: Completion) -> Result<bool, Refused> {

@@ -1,6 +1,6 @@
 //! What follows here from what other nodes say of devices, and from partitions that come and go.
 
-use super::live_states::{LiveEvent, LiveFeeds, LiveStates, SweepRest};
+use super::live_states::{GrantedRest, LiveEvent, LiveFeeds, LiveStates, SweepRest};
 use crate::server::{core::Core, device::dialogs::foreign_dialog_id, watcher::watchers::Watchers};
 use busyhour::{
     bus::{Delivery, Name},
@@ -76,6 +76,7 @@ impl Core {
                 return;
             }
             LiveEvent::Flush => return live.flush(),
+            LiveEvent::Granted => return self.tell_of_granted(live, &mut feeds),
             LiveEvent::Sweep(rest) => return live.sweep(self.sweep_wants(live, rest)),
             LiveEvent::Beat(read_at, view) => {
                 let is_connected = live.is_connected();
@@ -87,6 +88,9 @@ impl Core {
                 // Also if there was no room for the turn after the last one.
                 if feeds.next_part.is_some() {
                     live.way_is_open();
+                }
+                if !feeds.granted.is_empty() {
+                    live.tell_of_granted();
                 }
                 live.sweep(SweepRest {
                     partitions: feeds.sweep.due(now).collect(),
@@ -196,17 +200,53 @@ impl Core {
         }
     }
 
-    /// These partitions are in memory, and this node speaks for their devices from now on.
+    /// These partitions are in memory, and this node speaks for their devices from now on. What the devices do was told by their last
+    /// owner, so it is told again later: nobody waits for that to be served.
     pub(super) fn speak_for(self: &Arc<Self>, grants: &[Grant]) {
         let Some(cluster) = &self.cluster else { return };
         let live = &cluster.live;
+        // What others say takes effect before or after all of them.
+        let mut feeds = live.feeds();
+        let is_told_of_others = !feeds.granted.is_empty();
         for grant in grants {
-            // What others say takes effect between two partitions.
-            let mut feeds = live.feeds();
             let moving = live.move_partitions();
-            let actions = live.granted(*grant);
-            self.follow_live(live, &mut feeds, actions);
+            let (later, now) = live.granted(*grant).into_iter().partition(is_told_later);
+            self.follow_live(live, &mut feeds, now);
             drop(moving);
+            feeds.granted.push_back(GrantedRest {
+                grant: *grant,
+                actions: later,
+            });
+        }
+        if !is_told_of_others {
+            live.tell_of_granted();
+        }
+    }
+
+    /// Tells of some devices whose partitions were granted, and of the rest in later turns. What is not the case any more is left out: the
+    /// partition may have gone, and who wanted to know a device may not want it now.
+    fn tell_of_granted(self: &Arc<Self>, live: &Arc<LiveStates>, feeds: &mut LiveFeeds) {
+        let mut room = GRANTED_AT_ONCE;
+        while room > 0
+            && let Some(mut rest) = feeds.granted.pop_front()
+        {
+            if !live.has_grant(rest.grant) {
+                continue;
+            }
+            let count = rest.actions.len().min(room);
+            room -= count;
+            let mut now: Vec<_> = rest.actions.drain(..count).collect();
+            now.retain(|action| match action {
+                SharedAction::Begin(aor) => live.is_wanted(aor),
+                _ => true,
+            });
+            self.follow_live(live, feeds, now);
+            if !rest.actions.is_empty() {
+                feeds.granted.push_front(rest);
+            }
+        }
+        if !feeds.granted.is_empty() {
+            live.tell_of_granted();
         }
     }
 
@@ -258,5 +298,12 @@ impl Core {
     }
 }
 
+/// Whether it repeats what the last owner of a partition has told.
+fn is_told_later(action: &SharedAction) -> bool {
+    matches!(action, SharedAction::Begin(_) | SharedAction::Ours(_))
+}
+
+/// Devices of a granted partition that are told in one turn: some milliseconds.
+const GRANTED_AT_ONCE: usize = 64;
 /// Devices for which one turn looks whether somebody watches them: a tenth of a millisecond.
 const SWEPT_AT_ONCE: usize = 128;

@@ -32,7 +32,7 @@ use busyhour_cluster::{
 };
 use busyhour_registrar::watch::{DeviceState, DialogChange};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -83,6 +83,8 @@ pub(super) enum LiveEvent {
     WayIsOpen,
     /// Changes wait to be sent.
     Flush,
+    /// Partitions were granted, and watchers here and other nodes are to be told of their devices.
+    Granted,
     /// These have to be looked through for what nobody watches any more.
     Sweep(SweepRest),
     /// Time has passed; at this time or later the nodes were these.
@@ -95,6 +97,8 @@ pub(super) struct LiveFeeds {
     pub(super) by_aor: HashMap<Box<str>, Subscription<DeviceState>>,
     pub(super) is_connected: bool,
     pub(super) sweep: WantSweep,
+    /// What has still to be told of partitions that were granted.
+    pub(super) granted: VecDeque<GrantedRest>,
     /// The part of the watchers that is looked at next, since NATS is back.
     pub(super) next_part: Option<usize>,
 }
@@ -104,6 +108,12 @@ pub(super) struct LiveFeeds {
 pub(super) struct WantSweep {
     swept_until: Option<Instant>,
     next: u8,
+}
+
+/// What has still to be told of a partition, whose last owner has told it before.
+pub(super) struct GrantedRest {
+    pub(super) grant: Grant,
+    pub(super) actions: Vec<SharedAction>,
 }
 
 /// What a node has still to look through in this round. What comes meanwhile waits for a few of these at most.
@@ -401,6 +411,21 @@ impl LiveStates {
     /// Those who are reached through other nodes are looked at, a part in each turn. Without room the next beat goes on.
     pub(super) fn way_is_open(&self) {
         self.push(LiveEvent::WayIsOpen);
+    }
+
+    /// What was granted is told of in turns between which other events are taken. Without room the next beat goes on.
+    pub(super) fn tell_of_granted(&self) {
+        self.push(LiveEvent::Granted);
+    }
+
+    /// Whether this node has a partition since that grant.
+    pub(super) fn has_grant(&self, grant: Grant) -> bool {
+        self.epoch(grant.partition).load(Ordering::SeqCst) == grant.epoch
+    }
+
+    /// Whether another node wants to know a device.
+    pub(super) fn is_wanted(&self, aor: &str) -> bool {
+        lock(&self.spoken).states.is_wanted(aor)
     }
 
     /// Does it in turns between which other events are taken. Without room the rest is looked through in the next round.

@@ -13,7 +13,7 @@ use super::{
     live_states::LiveStates,
     node_link::NodeLink,
     partition_routes::PartitionRoutes,
-    partitions::partition_inbox::PartitionInbox,
+    partitions::{partition_inbox::PartitionInbox, served_partitions},
     view::LastView,
 };
 use busyhour::clock::{Clock, Instant};
@@ -32,6 +32,10 @@ pub(super) struct NodeThread {
     pub(super) ownership: Box<dyn Ownership>,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) announcements: String,
+    /// Where nodes say which partitions they serve.
+    pub(super) serving: String,
+    /// What this one has to say so.
+    pub(super) served: Vec<Grant>,
     pub(super) on_end: Box<dyn Fn(String) + Send>,
     pub(super) clock: Clock,
     pub(super) routes: Arc<PartitionRoutes>,
@@ -73,6 +77,8 @@ impl NodeThread {
             ownership: membership.ownership,
             broker: membership.broker,
             announcements: format!("{}.announce", membership.subjects),
+            serving: format!("{}.served", membership.subjects),
+            served: Vec::new(),
             on_end: membership.on_end,
             clock,
             routes,
@@ -119,15 +125,17 @@ impl NodeThread {
 
     fn work(&mut self, events: Vec<NodeEvent>, wishes: Vec<OperatorWish>) {
         let mut actions = Vec::new();
-        let mut settled = Vec::new();
+        let (mut settled, mut served) = (Vec::new(), Vec::new());
         for event in events {
             match event {
                 // They are given away together.
                 NodeEvent::Settled(partition) => settled.push(partition),
+                NodeEvent::Served(grant) => served.push(grant),
                 other => actions.extend(self.take(other)),
             }
         }
         actions.extend(self.settle(settled));
+        actions.extend(self.node.on_served(served));
         self.follow(actions);
         self.ask_for_partitions();
         for wish in wishes {
@@ -151,7 +159,7 @@ impl NodeThread {
                 self.node.on_leave_wanted(now);
             }
             // Collected before.
-            NodeEvent::Gone | NodeEvent::Settled(_) => {}
+            NodeEvent::Gone | NodeEvent::Settled(_) | NodeEvent::Served(_) => {}
             NodeEvent::Loaded(grant) => return self.node.on_loaded(grant),
         }
         Vec::new()
@@ -194,6 +202,7 @@ impl NodeThread {
             waiting.extend(more);
         }
         self.load(&mut loads);
+        self.say_served();
         self.follow_nodes();
         self.link.send_notices(self.clock.now());
         self.link.say_ends(self.clock.now());
@@ -209,6 +218,16 @@ impl NodeThread {
     fn follow_routes(&self) {
         self.routes.follow(&self.node, self.clock.now());
         self.kept.look();
+    }
+
+    /// Who has given them to this node gives it more then.
+    fn say_served(&mut self) {
+        let served = std::mem::take(&mut self.served);
+        if !served.is_empty() {
+            // Who does not hear it waits for a beat.
+            let said = served_partitions::to_bytes(&served);
+            let _ = self.broker.publish(&self.serving, said);
+        }
     }
 
     /// Who reaches devices through a node that is gone has to know it.
@@ -258,6 +277,10 @@ impl NodeThread {
             Action::Announce => {
                 // The next beat tells the others, too.
                 let _ = self.broker.publish(&self.announcements, Vec::new());
+                return Vec::new();
+            }
+            Action::SayServed(grant) => {
+                self.served.push(grant);
                 return Vec::new();
             }
             Action::End => {

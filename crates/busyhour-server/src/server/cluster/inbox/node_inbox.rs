@@ -26,6 +26,8 @@ pub(in crate::server::cluster) enum NodeEvent {
     Settled(Partition),
     /// What this partition has is in memory.
     Loaded(Grant),
+    /// Another node has said that it serves this partition.
+    Served(Grant),
 }
 
 /// Events on their way to the thread.
@@ -45,6 +47,7 @@ struct WaitingNodeEvents {
     is_gone: bool,
     settled: BTreeSet<Partition>,
     loaded: BTreeMap<Partition, Grant>,
+    served: BTreeMap<Partition, Grant>,
     wishes: Vec<OperatorWish>,
     /// Nobody takes anything any more.
     is_closed: bool,
@@ -64,6 +67,9 @@ impl NodeInbox {
             }
             NodeEvent::Loaded(grant) => {
                 waiting.loaded.insert(grant.partition, grant);
+            }
+            NodeEvent::Served(grant) => {
+                waiting.served.insert(grant.partition, grant);
             }
         }
         drop(waiting);
@@ -134,7 +140,8 @@ impl NodeInbox {
 impl WaitingNodeEvents {
     fn is_empty(&self) -> bool {
         let is_told = self.is_announced || self.can_serve || self.is_leave_wanted || self.is_gone;
-        !is_told && self.wishes.is_empty() && self.settled.is_empty() && self.loaded.is_empty()
+        let is_moved = self.settled.is_empty() && self.loaded.is_empty() && self.served.is_empty();
+        !is_told && self.wishes.is_empty() && is_moved
     }
 
     fn into_events(self) -> Vec<NodeEvent> {
@@ -147,8 +154,9 @@ impl WaitingNodeEvents {
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
         let settled = self.settled.into_iter().map(NodeEvent::Settled);
         let loaded = self.loaded.into_values().map(NodeEvent::Loaded);
+        let served = self.served.into_values().map(NodeEvent::Served);
         let events = flags.map(|(_, event)| event);
-        events.chain(settled).chain(loaded).collect()
+        events.chain(settled).chain(loaded).chain(served).collect()
     }
 }
 

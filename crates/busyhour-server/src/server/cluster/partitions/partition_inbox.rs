@@ -43,6 +43,12 @@ impl PartitionInbox {
         self.push(|waiting| waiting.loads.extend(loads));
     }
 
+    /// They are read next, unless something later was asked for.
+    pub(in crate::server::cluster) fn load_next(&self, grants: BTreeMap<Partition, Grant>) {
+        self.load_again(grants);
+        self.push(|_| ());
+    }
+
     /// They could not be read: they are read after a pause, unless something later was asked for. This wakes nobody.
     pub(in crate::server::cluster) fn load_again(&self, grants: BTreeMap<Partition, Grant>) {
         let mut waiting = self.lock();

@@ -79,14 +79,19 @@ impl Core {
 
     fn follow_tasks(self: &Arc<Self>, inbox: &PartitionInbox, tasks: PartitionTasks) -> Followed {
         let mut followed = Followed::All;
+        let mut loads = tasks.loads;
         for partition in tasks.unloads {
             self.forget_partition(partition);
         }
         for flow in tasks.over {
             self.flow_ended(flow);
         }
-        if !tasks.loads.is_empty() {
-            followed = self.load(inbox, tasks.loads);
+        if let Some((later, _)) = loads.iter().nth(READ_AT_ONCE) {
+            // They are served as soon as they are read, and what is to be forgotten does not wait for all of them.
+            inbox.load_next(loads.split_off(&later.clone()));
+        }
+        if !loads.is_empty() {
+            followed = self.load(inbox, loads);
         }
         for node in tasks.checks {
             self.check_connections_of(node);
@@ -170,5 +175,7 @@ enum Followed {
     TryAgain,
 }
 
+/// Partitions that are read together.
+const READ_AT_ONCE: usize = 8;
 /// The pause before partitions that could not be read are tried again.
 const PACE: Duration = Duration::from_millis(200);
