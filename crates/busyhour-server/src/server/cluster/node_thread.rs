@@ -49,6 +49,8 @@ pub(super) struct NodeThread {
     pub(super) closing: BTreeMap<Partition, Grant>,
     /// The server has started, and the database does not know it yet.
     pub(super) is_to_be_assigned: bool,
+    /// It has not answered the last beat, or what was asked since.
+    pub(super) is_database_away: bool,
     /// An operator has had it drained.
     pub(super) is_drained: bool,
     pub(super) is_leaving: bool,
@@ -90,6 +92,7 @@ impl NodeThread {
             partitions,
             closing: BTreeMap::new(),
             is_to_be_assigned: false,
+            is_database_away: false,
             is_drained: false,
             is_leaving: false,
             has_ended: false,
@@ -166,14 +169,18 @@ impl NodeThread {
     }
 
     /// From its join on nothing is assigned to it: others would give away what nobody serves until the server has started. If
-    /// there is no answer, it is asked again.
+    /// there is no answer, it is asked again when a beat has one.
     fn ask_for_partitions(&mut self) {
-        if !self.is_to_be_assigned || self.is_leaving || self.has_ended {
+        let is_wanted = self.is_to_be_assigned && !self.is_leaving && !self.has_ended;
+        if !is_wanted || self.is_database_away {
             return;
         }
-        if self.ownership.undrain(self.node.member()).is_ok() {
-            self.is_to_be_assigned = false;
-            self.announce();
+        match self.ownership.undrain(self.node.member()) {
+            Ok(()) => {
+                self.is_to_be_assigned = false;
+                self.announce();
+            }
+            Err(_) => self.is_database_away = true,
         }
     }
 
@@ -250,7 +257,11 @@ impl NodeThread {
     fn act(&mut self, action: Action) -> Vec<Action> {
         let member = self.node.member();
         let reply = match action {
-            Action::Beat => Reply::Beaten(self.ownership.beat(member)),
+            Action::Beat => {
+                let beaten = self.ownership.beat(member);
+                self.is_database_away = beaten.is_err();
+                Reply::Beaten(beaten)
+            }
             Action::Fence(other) => self.fence(member, other),
             Action::Take(seen) => Reply::Taken(self.ownership.take(member, &seen)),
             Action::Give(grants, to) => {
@@ -526,18 +537,22 @@ mod tests {
         thread.follow(Vec::new());
         thread.ask_for_partitions();
         assert_eq!(asked.load(Ordering::Relaxed), 0);
+        assert!(thread.is_database_away, "a beat had no answer");
         inbox.push(NodeEvent::CanServe);
         let (events, _) = inbox.take(Duration::ZERO);
         assert_eq!(events, [NodeEvent::CanServe]);
         for event in events {
             thread.take(event);
         }
-        (0..3).for_each(|_| thread.ask_for_partitions());
-        assert_eq!(
-            asked.load(Ordering::Relaxed),
-            2,
-            "until there is an answer, and not after that"
-        );
+        for (is_away, count) in [(true, 0), (false, 1), (true, 1), (false, 2), (false, 2)] {
+            thread.is_database_away = is_away;
+            (0..3).for_each(|_| thread.ask_for_partitions());
+            assert_eq!(
+                asked.load(Ordering::Relaxed),
+                count,
+                "once after an answered beat, until there is an answer, and not after that"
+            );
+        }
     }
 
     const MEMBER: Member = Member {
