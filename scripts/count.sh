@@ -19,7 +19,7 @@ main() {
     timer) ways=(nothing add-cancel add-run run-again sleep-wake) few=1000 many=11000 ;;
     buffer) ways=(nothing pin-unpin find-unpin alloc-clone-drop) few=1000 many=101000 ;;
     bus) ways=(idle cached if-changed if-same fold-one-node fold-two-nodes subscriber by-key-1 by-key-1000 lookup) few=1000 many=101000 keys=1000 ;;
-    pool) ways=(push requeue push-outside ping-pong serializer-outside serializer-run keyed keyed-handle keyed-run) few=1000 many=101000 ;;
+    pool) ways=(push requeue push-outside yield-2 yield-4 ping-pong serializer-outside serializer-run keyed keyed-handle keyed-run) few=1000 many=101000 ;;
     c | c-shared)
       ways=(nothing version pin-unpin find-unpin queue-add-cancel timer-add-cancel publish-idle publish-cached lookup push ping-pong)
       few=1000 many=101000 ;;

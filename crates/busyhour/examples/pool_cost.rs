@@ -7,7 +7,8 @@
 use busyhour::{
     clock::{Clock, UnixTime},
     keyed::Keyed,
-    pool::{JoinHandle, TaskPool},
+    pool::{JoinHandle, TaskPool, yield_now},
+    run_queue::Class,
     serializer::Serializer,
     timer::Timers,
 };
@@ -27,10 +28,12 @@ fn main() {
     let way = words.next().unwrap_or_default();
     let count = words.next().and_then(|word| word.parse::<u64>().ok());
     let count = count.unwrap_or_else(|| refuse("COUNT is a number"));
-    let repeat = match way.as_str() {
+    let repeat: fn(&TaskPool, u64) = match way.as_str() {
         "push" => push,
         "requeue" => requeue,
         "push-outside" => push_outside,
+        "yield-2" => |pool, count| take_turns(pool, 2, count),
+        "yield-4" => |pool, count| take_turns(pool, 4, count),
         "ping-pong" => ping_pong,
         "serializer-outside" => serializer_outside,
         "serializer-run" => serializer_run,
@@ -91,6 +94,23 @@ fn push_outside(pool: &TaskPool, count: u64) {
             .unwrap_or_else(|why| refuse(&why.to_string()));
     }
     end(pool, go);
+}
+
+/// So many futures that yield in a loop; a use is one turn of one of them.
+fn take_turns(pool: &TaskPool, futures: u64, count: u64) {
+    let go = hold(pool);
+    let count_own = || async move {
+        for _ in 0..count / futures {
+            yield_now().await;
+        }
+    };
+    let handles = (0..futures).map(|_| pool.spawn_as(Class::default(), count_own()));
+    let handles: Vec<_> = handles.collect();
+    drop(go);
+    for handle in handles {
+        let ended = handle.wait();
+        ended.unwrap_or_else(|why| refuse(&why.to_string()));
+    }
 }
 
 /// Two serializers push a task to each other; a use is one task.
