@@ -117,8 +117,14 @@ impl Local {
         }
     }
 
+    /// Whether there is no plain task and the FIFO is not queued.
     #[inline(always)]
-    fn switch_from(&mut self, token: Token, ran_ns: u64) -> Runnable {
+    pub(in crate::pool) fn has_only_entities(&self) -> bool {
+        self.fifo.is_empty() && !self.fifo_is_queued
+    }
+
+    #[inline(always)]
+    pub(in crate::pool) fn switch_from(&mut self, token: Token, ran_ns: u64) -> Runnable {
         self.queue_fifo();
         let next = token.switch(&mut self.run_queue, ran_ns);
         self.fifo_is_queued &= !matches!(next, Runnable::Fifo);
@@ -137,8 +143,9 @@ impl Local {
         Some(next)
     }
 
+    /// Takes out the next one to run.
     #[inline(always)]
-    fn next(&mut self) -> Option<Runnable> {
+    pub(in crate::pool) fn next(&mut self) -> Option<Runnable> {
         if self.run_queue.is_empty() {
             return (!self.fifo.is_empty()).then_some(Runnable::Fifo);
         }

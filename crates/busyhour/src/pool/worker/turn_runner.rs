@@ -6,6 +6,8 @@ use super::{
     turn_clock::{TASKS_UNREAD_MAX, TurnClock, next_allowance_log2},
     worker_thread::CurrentWorker,
 };
+use std::mem;
+
 use crate::{
     clock::Instant,
     pool::{
@@ -23,9 +25,11 @@ pub(in crate::pool) struct TurnRunner<'a> {
     turn_clock: TurnClock<'a>,
     fifo_allowance_log2: u8,
     turns: u64,
-    /// The one that ran last, if it has more to do.
-    last: Option<Runnable>,
-    /// What it must be charged.
+    /// The entity that ran last, if it has more to do.
+    last: Option<Token>,
+    /// Whether plain tasks ran last.
+    fifo_ran: bool,
+    /// What the one that ran last must be charged.
     ran_ns: u64,
     /// The last turn whose switch was timed.
     timed_turn: u64,
@@ -40,6 +44,7 @@ impl<'a> TurnRunner<'a> {
             fifo_allowance_log2: 0,
             turns: current.worker.gauges.turns(),
             last: None,
+            fifo_ran: false,
             ran_ns: 0,
             timed_turn: current.worker.gauges.turns(),
         }
@@ -66,7 +71,7 @@ impl<'a> TurnRunner<'a> {
     /// Whether an entity that has more to do is in no queue, between two turns.
     #[inline]
     pub(super) fn holds_an_entity(&self) -> bool {
-        matches!(self.last, Some(Runnable::Entity(_)))
+        self.last.is_some()
     }
 
     /// Discards time in which nothing ran.
@@ -85,9 +90,25 @@ impl<'a> TurnRunner<'a> {
     #[inline]
     pub(super) fn run_next(&mut self) -> bool {
         context::clear_yield_request();
-        let (last, ran_ns) = (self.last.take(), self.ran_ns);
-        let next = self.current.switch(last, ran_ns);
+        let next = match self.last.take() {
+            Some(last) => Some(self.current.switch_from(last, self.ran_ns)),
+            None if self.fifo_ran => self.switch_from_fifo(),
+            None => self.current.next(),
+        };
         self.run(next)
+    }
+
+    #[inline(never)]
+    fn switch_from_fifo(&mut self) -> Option<Runnable> {
+        let last = self.take_last();
+        self.current.switch(last, self.ran_ns)
+    }
+
+    /// The one that ran last, to be put back.
+    #[inline(always)]
+    fn take_last(&mut self) -> Option<Runnable> {
+        let fifo_ran = mem::take(&mut self.fifo_ran).then_some(Runnable::Fifo);
+        self.last.take().map(Runnable::Entity).or(fifo_ran)
     }
 
     #[inline(always)]
@@ -126,7 +147,7 @@ impl<'a> TurnRunner<'a> {
     #[inline(always)]
     pub(super) fn run_next_and_publish(&mut self) -> bool {
         context::clear_yield_request();
-        let (last, ran_ns) = (self.last.take(), self.ran_ns);
+        let (last, ran_ns) = (self.take_last(), self.ran_ns);
         let switches = self.turns.wrapping_sub(self.timed_turn);
         let next = match switches >= SWITCHES_PER_TIMED {
             true => self.timed_switch(last, ran_ns, switches),
@@ -164,7 +185,7 @@ impl<'a> TurnRunner<'a> {
         if is_exhausted {
             self.fifo_allowance_log2 = next_allowance_log2(self.fifo_allowance_log2, self.ran_ns);
         }
-        self.last = Some(Runnable::Fifo);
+        self.fifo_ran = true;
     }
 
     /// Runs tasks of the FIFO; returns how many, or `tasks_max` if they took too
@@ -204,13 +225,16 @@ impl<'a> TurnRunner<'a> {
             let next = next_allowance_log2(allowance_log2, self.ran_ns);
             token.with_share(|share| share.allowance_log2 = next);
         }
-        self.last = Some(Runnable::Entity(token));
+        let before = self.last.replace(token);
+        debug_assert!(before.is_none(), "it was put back before the next one ran");
+        // Tells the compiler that there is nothing to drop.
+        mem::forget(before);
     }
 
     /// Puts back what this worker holds. If the pool is sealed, the shutdown
     /// finds it in the queue, or has taken the queue already and drops it.
     pub(in crate::pool) fn end(&mut self) {
-        let Some(Runnable::Entity(token)) = self.last.take() else {
+        let Some(token) = self.last.take() else {
             return;
         };
         let put_back = self

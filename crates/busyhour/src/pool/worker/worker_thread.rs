@@ -7,6 +7,7 @@ use crate::{
     clock::Instant,
     pool::{
         Unfinished, context,
+        entity::Token,
         metrics::{MetricsWriter, WorkerMetrics},
         queue::{BiasedLock, InjectQueue, Local, Runnable, TaskCell},
         shared::Shared,
@@ -318,6 +319,33 @@ impl<'a> CurrentWorker<'a> {
     #[inline(always)]
     pub(super) fn switch(&self, last: Option<Runnable>, ran_ns: u64) -> Option<Runnable> {
         self.local(|local| local.switch(last, ran_ns))
+    }
+
+    /// Takes out the next one to run, after an entity that was charged.
+    #[inline(always)]
+    pub(super) fn next(&self) -> Option<Runnable> {
+        self.local(Local::next)
+    }
+
+    /// Like [`switch`](Self::switch), after an entity that has more to do. Mostly
+    /// the next one is an entity too, and there is nothing else: then as many wait
+    /// as before, and only the epoch is published.
+    #[inline(always)]
+    pub(super) fn switch_from(&self, last: Token, ran_ns: u64) -> Runnable {
+        let worker = self.worker;
+        // SAFETY: as in `local`.
+        unsafe {
+            worker.biased_lock.as_owner(|local| {
+                if !local.has_only_entities() {
+                    let next = local.switch_from(last, ran_ns);
+                    worker.publish(local);
+                    return next;
+                }
+                let next = last.switch(&mut local.run_queue, ran_ns);
+                worker.gauges.epoch.store(local.run_queue.epoch(), Ordering::Relaxed);
+                next
+            })
+        }
     }
 
     /// Tells others which structure the run queue has.
