@@ -8,6 +8,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Wake, Waker},
+    thread,
 };
 
 use super::join::{self, JoinError, JoinHandle, JoinState, Joinable};
@@ -167,26 +168,34 @@ where
         token: &Token,
         turn: &mut TimeSlice<'_, '_>,
     ) -> bool {
-        let mut polled = Polled::Ready;
-        context.run_counted(
-            || match catch_unwind(AssertUnwindSafe(|| self.poll(token))) {
-                Ok(outcome) => polled = outcome,
-                Err(payload) => {
-                    polled = Polled::Panicked(payload);
-                    join::unwind_counted();
-                }
-            },
-        );
+        debug_assert!(self.pool.is_outside_of_biased_locks());
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll(token)));
+        if let Ok(Polled::Yielded) = polled {
+            // The word stays as it is: the next poll must see the last write to it.
+            context.end_task_and_push();
+            return true;
+        }
+        self.end_turn(polled, context, token, turn)
+    }
+
+    /// What follows a poll that did not yield; whether the future must be queued again.
+    #[inline(never)]
+    fn end_turn(
+        &self,
+        polled: thread::Result<Polled>,
+        context: ThreadContext<'_>,
+        token: &Token,
+        turn: &mut TimeSlice<'_, '_>,
+    ) -> bool {
+        if polled.is_err() {
+            // Its payload is the handle's.
+            context.count_panic(Box::new(()));
+        }
+        context.end_task();
         match polled {
-            Polled::Panicked(payload) => self.end(JoinError::panicked(payload)),
-            Polled::Yielded => {
-                // The word stays as it is: the next poll must see the last
-                // write to it.
-                context.count_pushed();
-                return true;
-            }
-            Polled::Pending => return self.fall_asleep(token, turn),
-            Polled::Ready => self.end(JoinError::Aborted),
+            Ok(Polled::Yielded | Polled::Pending) => return self.fall_asleep(token, turn),
+            Ok(Polled::Ready) => self.end(JoinError::Aborted),
+            Err(payload) => self.end(JoinError::panicked(payload)),
         }
         turn.charge(token);
         false
@@ -260,7 +269,6 @@ enum Polled {
     Pending,
     /// It woke itself, on this thread.
     Yielded,
-    Panicked(Box<dyn Any + Send>),
 }
 
 impl<F> Wake for FutureTask<F>

@@ -124,11 +124,17 @@ impl<'a> ThreadContext<'a> {
         }
     }
 
-    /// Runs foreign code that counts as a task.
-    #[inline(always)]
-    pub(in crate::pool) fn run_counted(self, foreign: impl FnOnce()) {
-        self.shared.isolate(foreign);
+    /// Counts the end of a task.
+    pub(in crate::pool) fn end_task(self) {
         self.metrics().end_task();
+    }
+
+    /// Counts the end of a task that waits for its next turn, as one that is pushed.
+    #[inline(always)]
+    pub(in crate::pool) fn end_task_and_push(self) {
+        let metrics = self.metrics();
+        metrics.end_task();
+        metrics.add(|metrics| &metrics.pushed, 1);
     }
 
     /// Queues an entity that has tasks, so that a worker runs it.

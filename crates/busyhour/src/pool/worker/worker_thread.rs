@@ -342,7 +342,10 @@ impl<'a> CurrentWorker<'a> {
                     return next;
                 }
                 let next = last.switch(&mut local.run_queue, ran_ns);
-                worker.gauges.epoch.store(local.run_queue.epoch(), Ordering::Relaxed);
+                worker
+                    .gauges
+                    .epoch
+                    .store(local.run_queue.epoch(), Ordering::Relaxed);
                 next
             })
         }
