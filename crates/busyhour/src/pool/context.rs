@@ -65,21 +65,27 @@ zeroed!(Polling {
     woke_itself
 });
 
-/// While this lives, wakes of the future from its own poll are recorded here,
-/// which costs less than an atomic.
-pub(super) struct SelfWake {
-    outer: (usize, bool),
+impl Polling {
+    #[inline(always)]
+    fn set(&self, (future_task, woke_itself): (usize, bool)) {
+        self.future_task.set(future_task);
+        self.woke_itself.set(woke_itself);
+    }
 }
+
+/// While this lives, wakes of the future from its own poll are recorded here,
+/// which costs less than an atomic. A thread polls one such future at a time, except
+/// inside of [`OuterTurn::hide`].
+pub(super) struct SelfWake;
 
 impl SelfWake {
     #[inline]
     pub(super) fn expect(future_task: usize) -> Self {
-        POLL.with(|poll| Self {
-            outer: (
-                poll.future_task.replace(future_task),
-                poll.woke_itself.replace(false),
-            ),
-        })
+        POLL.with(|poll| {
+            debug_assert_eq!(poll.future_task.get(), 0, "turns do not nest");
+            poll.future_task.set(future_task);
+        });
+        Self
     }
 
     /// Whether the future woke itself.
@@ -90,12 +96,9 @@ impl SelfWake {
 }
 
 impl Drop for SelfWake {
+    #[inline(always)]
     fn drop(&mut self) {
-        let (future_task, woke_itself) = self.outer;
-        POLL.with(|poll| {
-            poll.future_task.set(future_task);
-            poll.woke_itself.set(woke_itself);
-        });
+        POLL.with(|poll| poll.set((0, false)));
     }
 }
 
@@ -183,8 +186,34 @@ pub(super) unsafe fn as_worker<R>(pool: &Shared, number: usize, f: impl FnOnce()
         entity: locals.entity.replace(ptr::null()),
         place: Some((locals.pool.replace(pool), locals.worker.replace(worker))),
     });
-    let _outer_payer = OuterPayer::hide();
+    let _outer_turn = OuterTurn::hide();
     f()
+}
+
+/// Runs `f`, which takes one turn of `pool`, wherever this thread is.
+pub(super) fn simulating<R>(pool: &Shared, f: impl FnOnce() -> R) -> R {
+    let _outer_turn = OuterTurn::hide();
+    within(pool, None, f)
+}
+
+/// Runs `f`, which runs tasks of `entity` in its turn: the thread works for the
+/// entity's pool, and is in no task.
+#[inline(always)]
+pub(crate) fn in_turn_of<R>(entity: EntityRef<'_>, f: impl FnOnce() -> R) -> R {
+    let before = THREAD_LOCALS.with(|locals| locals.entity.replace(entity.as_ptr()));
+    debug_assert!(before.is_null(), "turns do not nest");
+    let _between_turns = BetweenTurns;
+    f()
+}
+
+/// Makes this thread be in no task when it is dropped.
+struct BetweenTurns;
+
+impl Drop for BetweenTurns {
+    #[inline(always)]
+    fn drop(&mut self) {
+        THREAD_LOCALS.with(|locals| locals.entity.set(ptr::null()));
+    }
 }
 
 /// Names the entity that pays for the turn that begins, or nobody when the turn
@@ -320,18 +349,26 @@ impl Drop for InsidePool {
     }
 }
 
-/// The payer of the outer pool's turn, restored when this is dropped.
-struct OuterPayer(*const ShareCell);
+/// The payer of the outer pool's turn and the future that is polled there, restored when
+/// this is dropped.
+struct OuterTurn {
+    payer: *const ShareCell,
+    poll: (usize, bool),
+}
 
-impl OuterPayer {
+impl OuterTurn {
     fn hide() -> Self {
-        Self(THREAD_LOCALS.with(|locals| locals.payer.replace(ptr::null())))
+        Self {
+            payer: THREAD_LOCALS.with(|locals| locals.payer.replace(ptr::null())),
+            poll: POLL.with(|poll| (poll.future_task.replace(0), poll.woke_itself.replace(false))),
+        }
     }
 }
 
-impl Drop for OuterPayer {
+impl Drop for OuterTurn {
     fn drop(&mut self) {
-        THREAD_LOCALS.with(|locals| locals.payer.set(self.0));
+        THREAD_LOCALS.with(|locals| locals.payer.set(self.payer));
+        POLL.with(|poll| poll.set(self.poll));
     }
 }
 

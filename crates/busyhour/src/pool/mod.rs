@@ -55,7 +55,7 @@ pub use unfinished::Unfinished;
 pub use watermarks::{PoolAlert, PoolAlertHook};
 pub use worker::InlineRunner;
 
-pub(crate) use context::current_entity;
+pub(crate) use context::{current_entity, in_turn_of};
 pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
 pub(crate) use future::{FirstPoll, Joinable, poll_budget, spawn_on, try_spawn_on};
 pub(crate) use lifecycle::{Describes, InFlightPush, outlast_shutdown};

@@ -194,10 +194,12 @@ impl<E> RunQueue<E> {
     /// ```
     #[inline(always)]
     pub fn switch(&mut self, entity: E, sched_state: &mut SchedState, ran: Duration) -> E {
+        self.sync_epoch(sched_state);
         self.switch_after(entity, sched_state, nanos(ran))
     }
 
-    /// Like [`switch`](RunQueue::switch), in nanoseconds.
+    /// Like [`switch`](RunQueue::switch), in nanoseconds, for an entity that was picked
+    /// here or is in step with the epochs of this queue.
     #[inline(always)]
     pub(crate) fn switch_after(
         &mut self,
@@ -205,7 +207,9 @@ impl<E> RunQueue<E> {
         sched_state: &mut SchedState,
         ran_ns: u64,
     ) -> E {
-        self.charge_ns(sched_state, ran_ns);
+        debug_assert!(sched_state.is_home(self.worker), "it was picked here");
+        sched_state.catch_up(self.epoch);
+        sched_state.charge(self.worker, ran_ns, self.tick);
         let rank = Rank::of_charged(sched_state);
         let (next, rank) = self.queued.exchange(entity, rank);
         if rank.is_used_up() {

@@ -117,6 +117,11 @@ impl SchedState {
         self.home == WorkerId::NOBODY
     }
 
+    /// Whether it follows the epochs of `worker`.
+    pub(super) fn is_home(&self, worker: WorkerId) -> bool {
+        self.home == worker
+    }
+
     /// Leaves no tick for this epoch.
     pub(super) fn use_up(&mut self) {
         self.counter = 0;

@@ -18,7 +18,7 @@ use crate::{
     clock::Instant,
     pool::{
         Entity, EntityRef, InFlightPush, Runs, ShareCell, Shared, TaskCell, TaskPool,
-        ThreadContext, TimeSlice, Token, Unfinished, blocking, wait_for,
+        ThreadContext, TimeSlice, Token, Unfinished, blocking, in_turn_of, wait_for,
     },
     run_queue::Class,
     stats::SerializerStats,
@@ -586,11 +586,11 @@ unsafe impl Runs for Core {
             self.stop(state, token, turn);
             return false;
         }
-        turn.take_first();
+        turn.take_first(token);
         context.count_started();
         self.leave(state);
         turn.note_wait_since(waiting_since);
-        self.pool().as_entity(token.entity_ref(), || {
+        in_turn_of(token.entity_ref(), || {
             loop {
                 self.run_task(context, &mut task_cell);
                 match self.go_on(context, token, turn, &mut task_cell) {

@@ -15,7 +15,7 @@ use super::join::{self, JoinError, JoinHandle, JoinState, Joinable};
 use crate::{
     pool::{
         Unfinished,
-        context::{self, SelfWake},
+        context::{self, SelfWake, in_turn_of},
         entity::{Entity, Runs, ShareCell, Token},
         shared::Shared,
         worker::{ThreadContext, TimeSlice},
@@ -324,8 +324,7 @@ where
     fn run(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
         let context = turn.thread_context(&self.pool);
         context.count_started();
-        self.pool
-            .as_entity(token.entity_ref(), || self.run_once(context, token, turn))
+        in_turn_of(token.entity_ref(), || self.run_once(context, token, turn))
     }
 }
 

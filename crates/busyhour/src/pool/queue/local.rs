@@ -138,6 +138,7 @@ impl Local {
             return self.next();
         }
         let fifo = &mut self.fifo_sched_state;
+        self.run_queue.sync_epoch(fifo);
         let next = (self.run_queue).switch_after(Runnable::Fifo, fifo, ran_ns);
         self.fifo_is_queued = !matches!(next, Runnable::Fifo);
         Some(next)

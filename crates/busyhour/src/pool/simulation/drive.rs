@@ -7,7 +7,7 @@ use super::simulated::SimulatedStep;
 use crate::{
     pool::{
         PushError, WaitError,
-        context::{self, within},
+        context::{self, simulating, within},
         queue::TaskCell,
         shared::Shared,
         wait::{OneshotReceiver, Waiting, wait_for_ref},
@@ -32,7 +32,8 @@ impl Shared {
                 // What waits further down on this thread's stack cannot end
                 // before the entity that runs on top of it.
                 let _beneath: Option<Waiting> = wait_for_ref(token.entity_ref()).ok();
-                if let Some(token) = token.run(&mut TimeSlice::single(self)) {
+                let token = simulating(self, || token.run(&mut TimeSlice::single(self)));
+                if let Some(token) = token {
                     self.thread_context().schedule(token);
                 }
             }

@@ -33,15 +33,11 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
     }
 
     #[inline(always)]
-    pub(super) fn on_worker(
-        current: CurrentWorker<'m>,
-        turn_clock: &'a mut TurnClock<'m>,
-        allowance_log2: u8,
-    ) -> Self {
+    pub(super) fn on_worker(current: CurrentWorker<'m>, turn_clock: &'a mut TurnClock<'m>) -> Self {
         let began = turn_clock.now();
         Self {
             on: Some((current, turn_clock)),
-            tasks_left: 1 << allowance_log2,
+            tasks_left: 1,
             began,
         }
     }
@@ -55,10 +51,14 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         ThreadContext::new(shared, self.on.as_ref().map(|(current, _)| *current))
     }
 
-    /// Takes the first task of the turn, which is always allowed.
+    /// Takes the first task of the turn, which is always allowed. After it as many
+    /// may run as the entity's allowance has.
     #[inline(always)]
-    pub(crate) fn take_first(&mut self) {
-        self.tasks_left -= 1;
+    pub(crate) fn take_first(&mut self, token: &Token) {
+        self.tasks_left = match self.on {
+            Some(_) => (1 << token.with_share(|share| share.allowance_log2)) - 1,
+            None => 0,
+        };
     }
 
     /// Whether one more task may run; if so, the caller must run it.

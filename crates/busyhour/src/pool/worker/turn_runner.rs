@@ -24,7 +24,6 @@ pub(in crate::pool) struct TurnRunner<'a> {
     current: CurrentWorker<'a>,
     turn_clock: TurnClock<'a>,
     fifo_allowance_log2: u8,
-    turns: u64,
     /// The entity that ran last, if it has more to do.
     last: Option<Token>,
     /// Whether plain tasks ran last.
@@ -42,7 +41,6 @@ impl<'a> TurnRunner<'a> {
             current,
             turn_clock: TurnClock::new(&shared.clock, &current.worker.gauges),
             fifo_allowance_log2: 0,
-            turns: current.worker.gauges.turns(),
             last: None,
             fifo_ran: false,
             ran_ns: 0,
@@ -65,7 +63,7 @@ impl<'a> TurnRunner<'a> {
     /// Turns begun in this slot.
     #[inline(always)]
     pub(in crate::pool) fn turns(&self) -> u64 {
-        self.turns
+        self.current.worker.gauges.turns()
     }
 
     /// Whether an entity that has more to do is in no queue, between two turns.
@@ -82,8 +80,7 @@ impl<'a> TurnRunner<'a> {
     /// Counts a turn; called before [`run_next`](Self::run_next).
     #[inline(always)]
     pub(super) fn begin_turn(&mut self) {
-        self.turns = self.turns.wrapping_add(1);
-        self.current.worker.gauges.set_turns(self.turns);
+        self.current.worker.gauges.begin_turn();
     }
 
     /// Runs the next entity; `false` when there is none.
@@ -148,7 +145,7 @@ impl<'a> TurnRunner<'a> {
     pub(super) fn run_next_and_publish(&mut self) -> bool {
         context::clear_yield_request();
         let (last, ran_ns) = (self.take_last(), self.ran_ns);
-        let switches = self.turns.wrapping_sub(self.timed_turn);
+        let switches = self.turns().wrapping_sub(self.timed_turn);
         let next = match switches >= SWITCHES_PER_TIMED {
             true => self.timed_switch(last, ran_ns, switches),
             false => self.current.switch(last, ran_ns),
@@ -173,7 +170,7 @@ impl<'a> TurnRunner<'a> {
         let choosing_ns = took_ns.saturating_sub(began.nanos_since(before));
         let all_ns = choosing_ns.min(CHOOSING_NS_MAX) * switches;
         (self.current.metrics()).add(|metrics| &metrics.choosing_ns, all_ns);
-        self.timed_turn = self.turns;
+        self.timed_turn = self.turns();
         next
     }
 
@@ -211,8 +208,7 @@ impl<'a> TurnRunner<'a> {
 
     #[inline(always)]
     fn run_entity(&mut self, token: Token) {
-        let allowance_log2 = token.with_share(|share| share.allowance_log2);
-        let mut turn = TimeSlice::on_worker(self.current, &mut self.turn_clock, allowance_log2);
+        let mut turn = TimeSlice::on_worker(self.current, &mut self.turn_clock);
         // `TimeSlice::charge` forgets the payer before the token is given up.
         context::set_payer(Some(token.entity_ref()));
         let Some(token) = token.run(&mut turn) else {
@@ -222,8 +218,9 @@ impl<'a> TurnRunner<'a> {
         let is_exhausted = turn.is_exhausted();
         self.ran_ns = self.turn_clock.end_turn(is_exhausted);
         if is_exhausted {
-            let next = next_allowance_log2(allowance_log2, self.ran_ns);
-            token.with_share(|share| share.allowance_log2 = next);
+            token.with_share(|share| {
+                share.allowance_log2 = next_allowance_log2(share.allowance_log2, self.ran_ns);
+            });
         }
         let before = self.last.replace(token);
         debug_assert!(before.is_none(), "it was put back before the next one ran");

@@ -91,9 +91,11 @@ impl WorkerGauges {
         self.is_bucketed.store(is_bucketed, Ordering::Relaxed);
     }
 
+    /// Only its own thread calls this.
     #[inline(always)]
-    pub(super) fn set_turns(&self, turns: u64) {
-        self.turns.store(turns, Ordering::Relaxed);
+    pub(super) fn begin_turn(&self) {
+        let before = self.turns.load(Ordering::Relaxed);
+        self.turns.store(before.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Adds time in which the worker ran something. Only its own thread calls
