@@ -132,9 +132,14 @@ impl<'a> ThreadContext<'a> {
     /// Counts the end of a task that waits for its next turn, as one that is pushed.
     #[inline(always)]
     pub(in crate::pool) fn end_task_and_push(self) {
-        let metrics = self.metrics();
-        metrics.end_task();
-        metrics.add(|metrics| &metrics.pushed, 1);
+        let count = |metrics: MetricsWriter<'_>| {
+            metrics.end_task();
+            metrics.add(|metrics| &metrics.pushed, 1);
+        };
+        match self.current {
+            Some(current) => count(current.metrics()),
+            None => count(self.shared.workers.external_metrics()),
+        }
     }
 
     /// Queues an entity that has tasks, so that a worker runs it.
