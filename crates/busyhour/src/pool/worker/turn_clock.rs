@@ -108,8 +108,11 @@ impl<'a> TurnClock<'a> {
     fn begin(&mut self, now: Instant) {
         self.now = now;
         self.gauges.set_now(now);
-        let is_precise = self.precise_turns > 0;
-        self.unread_max = if is_precise { 0 } else { UNREAD_TURNS_MAX };
+        self.unread_max = match self.precise_turns {
+            0 if self.share_ns <= TINY_TURN_NS => UNREAD_TINY_TURNS_MAX,
+            0 => UNREAD_TURNS_MAX,
+            _ => 0,
+        };
         self.unread_left = self.unread_max;
     }
 
@@ -139,6 +142,14 @@ pub(super) fn next_allowance_log2(allowance_log2: u8, ran_ns: u64) -> u8 {
 /// A turn up to this length is not worth a clock reading.
 const SHORT_TURN_NS: u64 = 2_000;
 const UNREAD_TURNS_MAX: u32 = 15;
+/// Of turns up to this length more go without a reading, since a reading costs as much as
+/// one of them: together they take no longer than the others.
+const TINY_TURN_NS: u64 = 250;
+const UNREAD_TINY_TURNS_MAX: u32 = 63;
+const _: () = assert!(
+    (UNREAD_TINY_TURNS_MAX as u64 + 1) * TINY_TURN_NS
+        < (UNREAD_TURNS_MAX as u64 + 1) * SHORT_TURN_NS
+);
 /// After this many short turns in a row the clock is no longer read at every
 /// turn.
 const PRECISE_TURNS: u32 = 64;
@@ -146,7 +157,8 @@ const PRECISE_TURNS: u32 = 64;
 const QUANTUM_NS: u64 = 50_000;
 const ALLOWANCE_LOG2_MAX: u8 = 6;
 /// A turn that takes longer is over, whatever its allowance. Turns without a
-/// reading take less, all of them together.
+/// reading take less, all of them together, unless tiny turns become long at once: then a
+/// turn among them may be over early, once.
 const TURN_MAX_NS: u64 = 1_000_000;
 const _: () = assert!(UNREAD_TURNS_MAX as u64 * QUANTUM_NS < TURN_MAX_NS);
 /// Tasks of a turn between two clock readings.
