@@ -16,11 +16,6 @@ use crate::{
 
 zeroed_thread_local! {
     static THREAD_LOCALS: ThreadLocals;
-    /// The future that this thread polls (its address, which is never
-    /// dereferenced), and what its poll did.
-    static POLL: Polling;
-    static YIELD_REQUESTED: Cell<bool>;
-    static BUDGET: StepBudget;
 }
 
 /// What this thread works for: the pool, which lives until it is removed here;
@@ -37,13 +32,24 @@ struct ThreadLocals {
     /// holds; null if the worker's plain tasks pay. It differs from `entity`
     /// while a task waits and runs another entity's tasks.
     payer: Cell<*const ShareCell>,
+    /// The future that this thread polls (its address, which is never
+    /// dereferenced); 0 for none.
+    future_task: Cell<usize>,
+    /// Whether that future woke itself.
+    woke_itself: Cell<bool>,
+    yield_requested: Cell<bool>,
+    budget: StepBudget,
 }
 
 zeroed!(ThreadLocals {
     pool,
     worker,
     entity,
-    payer
+    payer,
+    future_task,
+    woke_itself,
+    yield_requested,
+    budget
 });
 
 impl ThreadLocals {
@@ -53,21 +59,16 @@ impl ThreadLocals {
         self.entity.set(ptr::null());
         self.payer.set(ptr::null());
     }
-}
 
-struct Polling {
-    future_task: Cell<usize>,
-    woke_itself: Cell<bool>,
-}
-
-zeroed!(Polling {
-    future_task,
-    woke_itself
-});
-
-impl Polling {
+    /// Names the entity whose task runs, and that pays for it.
     #[inline(always)]
-    fn set(&self, (future_task, woke_itself): (usize, bool)) {
+    fn set_turn(&self, entity: *const ShareCell) {
+        self.entity.set(entity);
+        self.payer.set(entity);
+    }
+
+    #[inline(always)]
+    fn set_poll(&self, (future_task, woke_itself): (usize, bool)) {
         self.future_task.set(future_task);
         self.woke_itself.set(woke_itself);
     }
@@ -81,9 +82,9 @@ pub(super) struct SelfWake;
 impl SelfWake {
     #[inline]
     pub(super) fn expect(future_task: usize) -> Self {
-        POLL.with(|poll| {
-            debug_assert_eq!(poll.future_task.get(), 0, "turns do not nest");
-            poll.future_task.set(future_task);
+        THREAD_LOCALS.with(|locals| {
+            debug_assert_eq!(locals.future_task.get(), 0, "turns do not nest");
+            locals.future_task.set(future_task);
         });
         Self
     }
@@ -91,14 +92,14 @@ impl SelfWake {
     /// Whether the future woke itself.
     #[inline]
     pub(super) fn came(&self) -> bool {
-        POLL.with(|poll| poll.woke_itself.get())
+        THREAD_LOCALS.with(|locals| locals.woke_itself.get())
     }
 }
 
 impl Drop for SelfWake {
     #[inline(always)]
     fn drop(&mut self) {
-        POLL.with(|poll| poll.set((0, false)));
+        THREAD_LOCALS.with(|locals| locals.set_poll((0, false)));
     }
 }
 
@@ -106,10 +107,10 @@ impl Drop for SelfWake {
 /// another future or none.
 #[inline]
 pub(super) fn note_self_wake(future_task: usize) -> bool {
-    POLL.with(|poll| {
-        let is_own = poll.future_task.get() == future_task;
+    THREAD_LOCALS.with(|locals| {
+        let is_own = locals.future_task.get() == future_task;
         if is_own {
-            poll.woke_itself.set(true);
+            locals.woke_itself.set(true);
         }
         is_own
     })
@@ -119,33 +120,35 @@ pub(super) fn note_self_wake(future_task: usize) -> bool {
 /// poll.
 #[inline]
 pub(super) fn polls_future_task() -> bool {
-    POLL.with(|poll| poll.future_task.get() != 0)
+    THREAD_LOCALS.with(|locals| locals.future_task.get() != 0)
 }
 
 /// Requests the end of the turn.
 #[inline]
 pub(super) fn request_yield() {
-    YIELD_REQUESTED.with(|gives_way| gives_way.set(true));
+    THREAD_LOCALS.with(|locals| locals.yield_requested.set(true));
 }
 
 /// Whether the end of the turn was requested.
 #[inline(always)]
 pub(super) fn is_yield_requested() -> bool {
-    YIELD_REQUESTED.with(Cell::get)
+    THREAD_LOCALS.with(|locals| locals.yield_requested.get())
 }
 
 /// Clears the request, because a new turn begins.
 #[inline(always)]
 pub(super) fn clear_yield_request() {
-    YIELD_REQUESTED.with(|gives_way| gives_way.set(false));
-    BUDGET.with(StepBudget::renew);
+    THREAD_LOCALS.with(|locals| {
+        locals.yield_requested.set(false);
+        locals.budget.renew();
+    });
 }
 
 /// Consumes one step of the budget; returns whether the budget is used up, and
 /// then renews it.
 #[inline]
 pub(super) fn consume_budget() -> bool {
-    BUDGET.with(|budget| budget.spend(look_at_the_clock))
+    THREAD_LOCALS.with(|locals| locals.budget.spend(look_at_the_clock))
 }
 
 fn look_at_the_clock() -> Option<Look> {
@@ -196,12 +199,14 @@ pub(super) fn simulating<R>(pool: &Shared, f: impl FnOnce() -> R) -> R {
     within(pool, None, f)
 }
 
-/// Runs `f`, which runs tasks of `entity` in its turn: the thread works for the
-/// entity's pool, and is in no task.
+/// Runs `f`, which runs tasks of `entity` in its turn, for which the entity pays: the
+/// thread works for the entity's pool, and is in no task.
 #[inline(always)]
 pub(crate) fn in_turn_of<R>(entity: EntityRef<'_>, f: impl FnOnce() -> R) -> R {
-    let before = THREAD_LOCALS.with(|locals| locals.entity.replace(entity.as_ptr()));
-    debug_assert!(before.is_null(), "turns do not nest");
+    THREAD_LOCALS.with(|locals| {
+        debug_assert!(locals.entity.get().is_null(), "turns do not nest");
+        locals.set_turn(entity.as_ptr());
+    });
     let _between_turns = BetweenTurns;
     f()
 }
@@ -216,12 +221,11 @@ impl Drop for BetweenTurns {
     }
 }
 
-/// Names the entity that pays for the turn that begins, or nobody when the turn
-/// was charged: the worker's plain tasks pay for what else it does.
+/// Forgets the entity that pays for the turn, which was charged: the worker's plain
+/// tasks pay for what else it does.
 #[inline(always)]
-pub(super) fn set_payer(payer: Option<EntityRef<'_>>) {
-    let payer = payer.map_or(ptr::null(), EntityRef::as_ptr);
-    THREAD_LOCALS.with(|locals| locals.payer.set(payer));
+pub(super) fn forget_payer() {
+    THREAD_LOCALS.with(|locals| locals.payer.set(ptr::null()));
 }
 
 /// The scheduling state of an entity that this thread, which works for the
@@ -229,7 +233,7 @@ pub(super) fn set_payer(payer: Option<EntityRef<'_>>) {
 /// entity pays for the turn.
 pub(super) fn fork_payer(queue: &RunQueue<Runnable>, class: Class) -> Option<SchedState> {
     let payer = THREAD_LOCALS.with(|locals| locals.payer.get());
-    // SAFETY: it is null, or `set_payer` put it there, and takes it away before
+    // SAFETY: it is null, or `in_turn_of` put it there, and takes it away before
     // the turn gives the token up, which keeps the entity.
     let payer = unsafe { EntityRef::from_ptr(payer) }?;
     // SAFETY: as above, so the token is on this thread; the turn lends the share
@@ -358,17 +362,22 @@ struct OuterTurn {
 
 impl OuterTurn {
     fn hide() -> Self {
-        Self {
-            payer: THREAD_LOCALS.with(|locals| locals.payer.replace(ptr::null())),
-            poll: POLL.with(|poll| (poll.future_task.replace(0), poll.woke_itself.replace(false))),
-        }
+        THREAD_LOCALS.with(|locals| Self {
+            payer: locals.payer.replace(ptr::null()),
+            poll: (
+                locals.future_task.replace(0),
+                locals.woke_itself.replace(false),
+            ),
+        })
     }
 }
 
 impl Drop for OuterTurn {
     fn drop(&mut self) {
-        THREAD_LOCALS.with(|locals| locals.payer.set(self.payer));
-        POLL.with(|poll| poll.set(self.poll));
+        THREAD_LOCALS.with(|locals| {
+            locals.payer.set(self.payer);
+            locals.set_poll(self.poll);
+        });
     }
 }
 

@@ -17,8 +17,8 @@ pub(crate) struct TimeSlice<'a, 'm> {
     /// The worker; `None` in a step of a simulation.
     on: Option<(CurrentWorker<'m>, &'a mut TurnClock<'m>)>,
     tasks_left: u32,
-    /// When the turn began, within a few microseconds.
-    pub(crate) began: Instant,
+    /// When the step of a simulation began.
+    step_began: Instant,
 }
 
 impl<'a, 'm> TimeSlice<'a, 'm> {
@@ -28,17 +28,16 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         Self {
             on: None,
             tasks_left: 1,
-            began: shared.clock.now(),
+            step_began: shared.clock.now(),
         }
     }
 
     #[inline(always)]
     pub(super) fn on_worker(current: CurrentWorker<'m>, turn_clock: &'a mut TurnClock<'m>) -> Self {
-        let began = turn_clock.now();
         Self {
             on: Some((current, turn_clock)),
             tasks_left: 1,
-            began,
+            step_began: Instant::ZERO,
         }
     }
 
@@ -49,6 +48,15 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         'm: 'p,
     {
         ThreadContext::new(shared, self.on.as_ref().map(|(current, _)| *current))
+    }
+
+    /// When the turn began, within a few microseconds.
+    #[inline(always)]
+    pub(crate) fn began(&self) -> Instant {
+        match &self.on {
+            Some((_, turn_clock)) => turn_clock.now(),
+            None => self.step_began,
+        }
     }
 
     /// Takes the first task of the turn, which is always allowed. After it as many
@@ -107,7 +115,7 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
     #[inline(always)]
     pub(crate) fn charge(&mut self, token: &Token) {
         if let Some((current, turn_clock)) = &mut self.on {
-            context::set_payer(None);
+            context::forget_payer();
             let ran_ns = turn_clock.end_turn(false);
             let worker = current.worker;
             token.with_share(|share| {

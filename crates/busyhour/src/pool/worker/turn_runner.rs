@@ -209,12 +209,9 @@ impl<'a> TurnRunner<'a> {
     #[inline(always)]
     fn run_entity(&mut self, token: Token) {
         let mut turn = TimeSlice::on_worker(self.current, &mut self.turn_clock);
-        // `TimeSlice::charge` forgets the payer before the token is given up.
-        context::set_payer(Some(token.entity_ref()));
         let Some(token) = token.run(&mut turn) else {
             return;
         };
-        context::set_payer(None);
         let is_exhausted = turn.is_exhausted();
         self.ran_ns = self.turn_clock.end_turn(is_exhausted);
         if is_exhausted {
