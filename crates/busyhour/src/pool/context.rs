@@ -34,9 +34,8 @@ struct ThreadLocals {
     payer: Cell<*const ShareCell>,
     /// The future that this thread polls (its address, which is never
     /// dereferenced); 0 for none.
+    /// One more if it woke itself.
     future_task: Cell<usize>,
-    /// Whether that future woke itself.
-    woke_itself: Cell<bool>,
     yield_requested: Cell<bool>,
     budget: StepBudget,
 }
@@ -47,7 +46,6 @@ zeroed!(ThreadLocals {
     entity,
     payer,
     future_task,
-    woke_itself,
     yield_requested,
     budget
 });
@@ -65,12 +63,6 @@ impl ThreadLocals {
     fn set_turn(&self, entity: *const ShareCell) {
         self.entity.set(entity);
         self.payer.set(entity);
-    }
-
-    #[inline(always)]
-    fn set_poll(&self, (future_task, woke_itself): (usize, bool)) {
-        self.future_task.set(future_task);
-        self.woke_itself.set(woke_itself);
     }
 }
 
@@ -92,14 +84,14 @@ impl SelfWake {
     /// Whether the future woke itself.
     #[inline]
     pub(super) fn came(&self) -> bool {
-        THREAD_LOCALS.with(|locals| locals.woke_itself.get())
+        THREAD_LOCALS.with(|locals| locals.future_task.get() & WOKE_ITSELF != 0)
     }
 }
 
 impl Drop for SelfWake {
     #[inline(always)]
     fn drop(&mut self) {
-        THREAD_LOCALS.with(|locals| locals.set_poll((0, false)));
+        THREAD_LOCALS.with(|locals| locals.future_task.set(0));
     }
 }
 
@@ -108,9 +100,9 @@ impl Drop for SelfWake {
 #[inline]
 pub(super) fn note_self_wake(future_task: usize) -> bool {
     THREAD_LOCALS.with(|locals| {
-        let is_own = locals.future_task.get() == future_task;
+        let is_own = locals.future_task.get() & !WOKE_ITSELF == future_task;
         if is_own {
-            locals.woke_itself.set(true);
+            locals.future_task.set(future_task | WOKE_ITSELF);
         }
         is_own
     })
@@ -357,17 +349,14 @@ impl Drop for InsidePool {
 /// this is dropped.
 struct OuterTurn {
     payer: *const ShareCell,
-    poll: (usize, bool),
+    future_task: usize,
 }
 
 impl OuterTurn {
     fn hide() -> Self {
         THREAD_LOCALS.with(|locals| Self {
             payer: locals.payer.replace(ptr::null()),
-            poll: (
-                locals.future_task.replace(0),
-                locals.woke_itself.replace(false),
-            ),
+            future_task: locals.future_task.replace(0),
         })
     }
 }
@@ -376,10 +365,13 @@ impl Drop for OuterTurn {
     fn drop(&mut self) {
         THREAD_LOCALS.with(|locals| {
             locals.payer.set(self.payer);
-            locals.set_poll(self.poll);
+            locals.future_task.set(self.future_task);
         });
     }
 }
 
+/// Beside the address of a future that is polled, which is even: it woke itself.
+const WOKE_ITSELF: usize = 1;
+const _: () = assert!(align_of::<ShareCell>() > WOKE_ITSELF);
 /// Its address marks a thread that collects.
 static COLLECTING: u64 = 0;

@@ -194,9 +194,14 @@ impl SchedState {
     pub(super) fn catch_up(&mut self, epoch: u32) {
         let missed = epoch.wrapping_sub(self.epoch);
         if missed != 0 {
-            self.epoch = epoch;
-            self.counter = renewed(self.counter, self.priority, missed);
+            self.make_up_for(missed);
         }
+    }
+
+    #[cold]
+    fn make_up_for(&mut self, missed: u32) {
+        self.epoch = self.epoch.wrapping_add(missed);
+        self.counter = renewed(self.counter, self.priority, missed);
     }
 
     /// Subtracts `ran_ns` from the counter in whole ticks, keeping the rest for
@@ -213,14 +218,20 @@ impl SchedState {
         }
         // Both are below five seconds.
         let owed_ns = turn_ns + u64::from(self.uncharged_ns);
-        self.uncharged_ns = match owed_ns < tick.ns {
-            true => owed_ns,
-            false => self.take_ticks(owed_ns, tick.ns),
-        } as u32;
+        if owed_ns >= tick.ns {
+            return self.charge_a_tick(owed_ns, tick.ns);
+        }
+        self.uncharged_ns = owed_ns as u32;
+    }
+
+    /// Most turns take much less than a tick. What follows is cold so that they need no jump.
+    #[cold]
+    fn charge_a_tick(&mut self, owed_ns: u64, tick_ns: u64) {
+        self.uncharged_ns = self.take_ticks(owed_ns, tick_ns) as u32;
     }
 
     /// Charges a turn of a tick or more.
-    #[inline(never)]
+    #[cold]
     fn charge_ticks(&mut self, turn_ns: u64, tick_ns: u64) {
         let owed_ns = turn_ns.saturating_add(u64::from(self.uncharged_ns));
         self.uncharged_ns = self.take_ticks(owed_ns, tick_ns) as u32;
@@ -301,7 +312,6 @@ const fn split(class: Class) -> (Priority, Option<RealTimePriority>) {
     }
 }
 
-#[inline(never)]
 fn renewed(mut counter: u8, priority: Priority, epochs: u32) -> u8 {
     for _ in 0..epochs {
         let next = counter / 2 + priority.get();

@@ -66,11 +66,16 @@ impl<E> Sorted<E> {
     /// which has the rank `next` and may be the same. There is always room for that.
     #[inline(always)]
     pub(super) fn exchange(&mut self, (entity, rank): (E, Rank), next: Rank) -> (E, Rank) {
+        if rank <= next && self.len == 1 {
+            return self.exchange_with_the_other(entity, rank);
+        }
+        self.exchange_among_others(entity, rank, next)
+    }
+
+    #[inline(never)]
+    fn exchange_among_others(&mut self, entity: E, rank: Rank, next: Rank) -> (E, Rank) {
         if rank > next {
             return (entity, rank);
-        }
-        if self.len == 1 {
-            return self.exchange_with_the_other(entity, rank);
         }
         match self.pop() {
             Some(next) => {

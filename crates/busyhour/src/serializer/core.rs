@@ -550,7 +550,7 @@ impl Core {
             self.leave(state);
             return NextTask::Later;
         }
-        state.begin(turn.began(), task_cell);
+        state.begin(turn.began(self.pool()), task_cell);
         context.count_started();
         self.leave(state);
         NextTask::Run
@@ -582,7 +582,7 @@ unsafe impl Runs for Core {
         let mut state = self.state.lock();
         debug_assert!(state.is_scheduled, "who runs it by turns has its token");
         let waiting_since = state.waiting_since();
-        if !state.begin(turn.began(), &mut task_cell) {
+        if !state.begin(turn.began(self.pool()), &mut task_cell) {
             self.stop(state, token, turn);
             return false;
         }

@@ -91,17 +91,30 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    /// Creates the token, unless it exists or is no longer needed.
-    fn wake_from_elsewhere(self: &Arc<Self>) {
-        if step_of_wake(&self.progress) == ASLEEP {
-            self.schedule();
+    /// Creates the token, unless it exists or is no longer needed. By a pointer and not by a
+    /// reference to an `Arc`, for which the wake of a future that wakes itself would have to
+    /// store one.
+    ///
+    /// # Safety
+    ///
+    /// - `this` is that of an `Arc`, to which the caller has a reference.
+    #[inline(never)]
+    unsafe fn wake_from_elsewhere(this: *const Self) {
+        // SAFETY: by contract.
+        let task = unsafe { &*this };
+        if step_of_wake(&task.progress) == ASLEEP {
+            // SAFETY: by contract; one more reference is counted for the token. There is no
+            // other token: the future task was asleep, and is queued now.
+            let token = unsafe {
+                Arc::increment_strong_count(this);
+                Token::new(Arc::from_raw(this))
+            };
+            task.schedule(token);
         }
     }
 
     /// Queues the token, or ends the future if no worker will run it any more.
-    fn schedule(self: &Arc<Self>) {
-        // SAFETY: the caller made it queued, which it was not.
-        let token = unsafe { Token::new(self.clone()) };
+    fn schedule(&self, token: Token) {
         if self.pool.is_sealed() {
             return self.end(JoinError::Dropped);
         }
@@ -114,7 +127,7 @@ where
     fn poll(&self, token: &Token) -> Polled {
         begin_poll(&self.progress);
         if self.is_aborted.load(Ordering::Acquire) {
-            return Polled::Ready;
+            return Polled::aborted();
         }
         let waker = self.borrowed_waker(token);
         let mut context = Context::from_waker(&waker);
@@ -271,6 +284,14 @@ enum Polled {
     Yielded,
 }
 
+impl Polled {
+    /// Cold, so that other polls need no jump.
+    #[cold]
+    fn aborted() -> Self {
+        Self::Ready
+    }
+}
+
 impl<F> Wake for FutureTask<F>
 where
     F: Future + Send + 'static,
@@ -283,7 +304,8 @@ where
     #[inline]
     fn wake_by_ref(self: &Arc<Self>) {
         if !context::note_self_wake(Arc::as_ptr(self).addr()) {
-            self.wake_from_elsewhere();
+            // SAFETY: it is that of the caller's `Arc`.
+            unsafe { Self::wake_from_elsewhere(Arc::as_ptr(self)) };
         }
     }
 }

@@ -21,6 +21,7 @@ impl Shared {
     }
 }
 
+#[cold]
 fn within<R>(poll_context: &PollContext, f: impl FnOnce() -> R) -> R {
     let (mut f, mut result) = (Some(f), None);
     poll_context(&mut || {

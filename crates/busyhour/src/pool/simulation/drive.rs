@@ -32,7 +32,7 @@ impl Shared {
                 // What waits further down on this thread's stack cannot end
                 // before the entity that runs on top of it.
                 let _beneath: Option<Waiting> = wait_for_ref(token.entity_ref()).ok();
-                let token = simulating(self, || token.run(&mut TimeSlice::single(self)));
+                let token = simulating(self, || token.run(&mut TimeSlice::single()));
                 if let Some(token) = token {
                     self.thread_context().schedule(token);
                 }

@@ -12,32 +12,34 @@ use crate::{
     pool::{context, entity::Token, shared::Shared},
 };
 
+/// The worker on which turns are taken, and its stopwatch.
+pub(super) struct OnWorker<'m> {
+    pub(super) current: CurrentWorker<'m>,
+    pub(super) turn_clock: TurnClock<'m>,
+}
+
 /// Passed to an entity that runs.
 pub(crate) struct TimeSlice<'a, 'm> {
     /// The worker; `None` in a step of a simulation.
-    on: Option<(CurrentWorker<'m>, &'a mut TurnClock<'m>)>,
+    on: Option<&'a mut OnWorker<'m>>,
     tasks_left: u32,
-    /// When the step of a simulation began.
-    step_began: Instant,
 }
 
 impl<'a, 'm> TimeSlice<'a, 'm> {
     /// A slice of one task, charged to no entity.
-    pub(in crate::pool) fn single(shared: &Shared) -> Self {
+    pub(in crate::pool) fn single() -> Self {
         context::clear_yield_request();
         Self {
             on: None,
             tasks_left: 1,
-            step_began: shared.clock.now(),
         }
     }
 
     #[inline(always)]
-    pub(super) fn on_worker(current: CurrentWorker<'m>, turn_clock: &'a mut TurnClock<'m>) -> Self {
+    pub(super) fn on_worker(on: &'a mut OnWorker<'m>) -> Self {
         Self {
-            on: Some((current, turn_clock)),
+            on: Some(on),
             tasks_left: 1,
-            step_began: Instant::ZERO,
         }
     }
 
@@ -47,15 +49,15 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
     where
         'm: 'p,
     {
-        ThreadContext::new(shared, self.on.as_ref().map(|(current, _)| *current))
+        ThreadContext::new(shared, self.on.as_ref().map(|on| on.current))
     }
 
     /// When the turn began, within a few microseconds.
     #[inline(always)]
-    pub(crate) fn began(&self) -> Instant {
+    pub(crate) fn began(&self, shared: &Shared) -> Instant {
         match &self.on {
-            Some((_, turn_clock)) => turn_clock.now(),
-            None => self.step_began,
+            Some(on) => on.turn_clock.now(),
+            None => shared.clock.now(),
         }
     }
 
@@ -89,9 +91,8 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
     #[inline(never)]
     fn is_over_by_the_clock(&mut self) -> bool {
         let on = self.on.as_ref();
-        let is_over = on.is_some_and(|(current, turn_clock)| {
-            current.worker.waiting_len() > 0 && turn_clock.is_turn_over()
-        });
+        let is_over = on
+            .is_some_and(|on| on.current.worker.waiting_len() > 0 && on.turn_clock.is_turn_over());
         if is_over {
             self.tasks_left = 0;
         }
@@ -101,8 +102,8 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
     /// Records since when the entity has waited for this turn.
     #[inline(always)]
     pub(crate) fn note_wait_since(&self, since: Instant) {
-        if let Some((_, turn_clock)) = &self.on {
-            turn_clock.note_wait_since(since);
+        if let Some(on) = &self.on {
+            on.turn_clock.note_wait_since(since);
         }
     }
 
@@ -114,10 +115,10 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
     /// token may be given up.
     #[inline(always)]
     pub(crate) fn charge(&mut self, token: &Token) {
-        if let Some((current, turn_clock)) = &mut self.on {
+        if let Some(on) = &mut self.on {
             context::forget_payer();
-            let ran_ns = turn_clock.end_turn(false);
-            let worker = current.worker;
+            let ran_ns = on.turn_clock.end_turn(false);
+            let worker = on.current.worker;
             token.with_share(|share| {
                 // This does not need the queue, so it does not need the biased
                 // lock.

@@ -87,7 +87,7 @@ impl<'a> TurnClock<'a> {
 
     /// Time that was not charged to turns without a reading is charged to the
     /// turn that just ended.
-    #[inline(never)]
+    #[cold]
     fn read(&mut self) -> u64 {
         let now = self.clock.now();
         let elapsed_ns = now.nanos_since(self.now);

@@ -2,7 +2,7 @@
 
 use super::{
     thread_context::ThreadContext,
-    time_slice::TimeSlice,
+    time_slice::{OnWorker, TimeSlice},
     turn_clock::{TASKS_UNREAD_MAX, TurnClock, next_allowance_log2},
     worker_thread::CurrentWorker,
 };
@@ -21,8 +21,7 @@ use crate::{
 /// Consecutive turns in one slot.
 pub(in crate::pool) struct TurnRunner<'a> {
     shared: &'a Shared,
-    current: CurrentWorker<'a>,
-    turn_clock: TurnClock<'a>,
+    on: OnWorker<'a>,
     fifo_allowance_log2: u8,
     /// The entity that ran last, if it has more to do.
     last: Option<Token>,
@@ -38,8 +37,10 @@ impl<'a> TurnRunner<'a> {
     pub(in crate::pool) fn begin(shared: &'a Shared, current: CurrentWorker<'a>) -> Self {
         Self {
             shared,
-            current,
-            turn_clock: TurnClock::new(&shared.clock, &current.worker.gauges),
+            on: OnWorker {
+                current,
+                turn_clock: TurnClock::new(&shared.clock, &current.worker.gauges),
+            },
             fifo_allowance_log2: 0,
             last: None,
             fifo_ran: false,
@@ -51,19 +52,19 @@ impl<'a> TurnRunner<'a> {
     /// The last clock reading.
     #[inline(always)]
     pub(in crate::pool) fn now(&self) -> Instant {
-        self.turn_clock.now()
+        self.on.turn_clock.now()
     }
 
     /// Whether the clock was read just before the current turn.
     #[inline(always)]
     pub(super) fn is_fresh(&self) -> bool {
-        self.turn_clock.is_fresh()
+        self.on.turn_clock.is_fresh()
     }
 
     /// Turns begun in this slot.
     #[inline(always)]
     pub(in crate::pool) fn turns(&self) -> u64 {
-        self.current.worker.gauges.turns()
+        self.on.current.worker.gauges.turns()
     }
 
     /// Whether an entity that has more to do is in no queue, between two turns.
@@ -74,13 +75,13 @@ impl<'a> TurnRunner<'a> {
 
     /// Discards time in which nothing ran.
     pub(super) fn restart(&mut self) {
-        self.turn_clock.restart();
+        self.on.turn_clock.restart();
     }
 
     /// Counts a turn; called before [`run_next`](Self::run_next).
     #[inline(always)]
     pub(super) fn begin_turn(&mut self) {
-        self.current.worker.gauges.begin_turn();
+        self.on.current.worker.gauges.begin_turn();
     }
 
     /// Runs the next entity; `false` when there is none.
@@ -88,9 +89,9 @@ impl<'a> TurnRunner<'a> {
     pub(super) fn run_next(&mut self) -> bool {
         context::clear_yield_request();
         let next = match self.last.take() {
-            Some(last) => Some(self.current.switch_from(last, self.ran_ns)),
+            Some(last) => Some(self.on.current.switch_from(last, self.ran_ns)),
             None if self.fifo_ran => self.switch_from_fifo(),
-            None => self.current.next(),
+            None => self.on.current.next(),
         };
         self.run(next)
     }
@@ -98,7 +99,7 @@ impl<'a> TurnRunner<'a> {
     #[inline(never)]
     fn switch_from_fifo(&mut self) -> Option<Runnable> {
         let last = self.take_last();
-        self.current.switch(last, self.ran_ns)
+        self.on.current.switch(last, self.ran_ns)
     }
 
     /// The one that ran last, to be put back.
@@ -111,7 +112,7 @@ impl<'a> TurnRunner<'a> {
     #[inline(always)]
     fn run(&mut self, next: Option<Runnable>) -> bool {
         #[cfg(feature = "tracing")]
-        let began = self.turn_clock.now();
+        let began = self.on.turn_clock.now();
         let is_any = self.run_any(next);
         #[cfg(feature = "tracing")]
         self.tell_if_long(began);
@@ -122,9 +123,9 @@ impl<'a> TurnRunner<'a> {
     #[cfg(feature = "tracing")]
     #[inline(always)]
     fn tell_if_long(&self, began: Instant) {
-        let nanos = self.turn_clock.now().nanos_since(began);
+        let nanos = self.on.turn_clock.now().nanos_since(began);
         if nanos > crate::trace::LONG_TURN_NS {
-            crate::trace::took_long(&self.shared.name, self.current.worker.number, nanos);
+            crate::trace::took_long(&self.shared.name, self.on.current.worker.number, nanos);
         }
     }
 
@@ -148,9 +149,9 @@ impl<'a> TurnRunner<'a> {
         let switches = self.turns().wrapping_sub(self.timed_turn);
         let next = match switches >= SWITCHES_PER_TIMED {
             true => self.timed_switch(last, ran_ns, switches),
-            false => self.current.switch(last, ran_ns),
+            false => self.on.current.switch(last, ran_ns),
         };
-        self.current.publish_mode();
+        self.on.current.publish_mode();
         self.run(next)
     }
 
@@ -165,11 +166,11 @@ impl<'a> TurnRunner<'a> {
     ) -> Option<Runnable> {
         let clock = &self.shared.clock;
         let (before, began) = (clock.now(), clock.now());
-        let next = self.current.switch(last, ran_ns);
+        let next = self.on.current.switch(last, ran_ns);
         let took_ns = clock.now().nanos_since(began);
         let choosing_ns = took_ns.saturating_sub(began.nanos_since(before));
         let all_ns = choosing_ns.min(CHOOSING_NS_MAX) * switches;
-        (self.current.metrics()).add(|metrics| &metrics.choosing_ns, all_ns);
+        (self.on.current.metrics()).add(|metrics| &metrics.choosing_ns, all_ns);
         self.timed_turn = self.turns();
         next
     }
@@ -178,7 +179,7 @@ impl<'a> TurnRunner<'a> {
         let allowance = 1 << self.fifo_allowance_log2;
         let ran = within(self.shared, None, || self.run_plain_tasks(allowance));
         let is_exhausted = ran == allowance;
-        self.ran_ns = self.turn_clock.end_turn(is_exhausted);
+        self.ran_ns = self.on.turn_clock.end_turn(is_exhausted);
         if is_exhausted {
             self.fifo_allowance_log2 = next_allowance_log2(self.fifo_allowance_log2, self.ran_ns);
         }
@@ -189,17 +190,17 @@ impl<'a> TurnRunner<'a> {
     /// long.
     #[inline(always)]
     fn run_plain_tasks(&self, tasks_max: u32) -> u32 {
-        let thread_context = ThreadContext::new(self.shared, Some(self.current));
+        let thread_context = ThreadContext::new(self.shared, Some(self.on.current));
         let mut ran = 0;
         let mut task_cell = TaskCell::EMPTY;
         while ran < tasks_max && !context::is_yield_requested() && !self.shared.is_sealed() {
-            if !self.current.pop(&mut task_cell) {
+            if !self.on.current.pop(&mut task_cell) {
                 break;
             }
             thread_context.run_task(&mut task_cell);
             ran += 1;
-            let is_due = ran % TASKS_UNREAD_MAX == 0 && self.current.worker.others_wait();
-            if is_due && self.turn_clock.is_turn_over() {
+            let is_due = ran % TASKS_UNREAD_MAX == 0 && self.on.current.worker.others_wait();
+            if is_due && self.on.turn_clock.is_turn_over() {
                 return tasks_max;
             }
         }
@@ -208,12 +209,12 @@ impl<'a> TurnRunner<'a> {
 
     #[inline(always)]
     fn run_entity(&mut self, token: Token) {
-        let mut turn = TimeSlice::on_worker(self.current, &mut self.turn_clock);
+        let mut turn = TimeSlice::on_worker(&mut self.on);
         let Some(token) = token.run(&mut turn) else {
             return;
         };
         let is_exhausted = turn.is_exhausted();
-        self.ran_ns = self.turn_clock.end_turn(is_exhausted);
+        self.ran_ns = self.on.turn_clock.end_turn(is_exhausted);
         if is_exhausted {
             token.with_share(|share| {
                 share.allowance_log2 = next_allowance_log2(share.allowance_log2, self.ran_ns);
@@ -232,6 +233,7 @@ impl<'a> TurnRunner<'a> {
             return;
         };
         let put_back = self
+            .on
             .current
             .local(|local| local.put_back(token, self.ran_ns));
         if let Err(token) = put_back {

@@ -61,7 +61,7 @@ impl<'a> WorkerLoop<'a> {
 
     /// What is done now and then is done here, so that it costs other turns
     /// nothing.
-    #[inline(never)]
+    #[cold]
     fn turn_after_a_reading(&mut self) -> bool {
         let (now, turns) = (self.turn_runner.now(), self.turn_runner.turns());
         if self.rescue.is_due(now, turns) {
@@ -79,6 +79,7 @@ impl<'a> WorkerLoop<'a> {
     /// the FIFO: a long FIFO takes one every fourth turn, so that neither of
     /// the two grows at the other's expense. Entities compete with the FIFO and
     /// need not wait for that.
+    #[cold]
     fn take_injected(&self) {
         let inject_queue = &self.current.worker.inject_queue;
         if self.turn_runner.turns() % 4 == 0 || self.current.worker.fifo_len() < CHUNK_LEN {

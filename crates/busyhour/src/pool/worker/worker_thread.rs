@@ -235,6 +235,11 @@ impl Worker {
         }
     }
 
+    #[inline(always)]
+    fn publish_epoch(&self, local: &Local) {
+        (self.gauges.epoch).store(local.run_queue.epoch(), Ordering::Relaxed);
+    }
+
     /// Tells those who push that more tasks than ever wait here, once for each
     /// doubling.
     fn expect(&self, len: usize) {
@@ -344,10 +349,7 @@ impl<'a> CurrentWorker<'a> {
                     return next;
                 }
                 let next = last.switch(&mut local.run_queue, ran_ns);
-                worker
-                    .gauges
-                    .epoch
-                    .store(local.run_queue.epoch(), Ordering::Relaxed);
+                worker.publish_epoch(local);
                 next
             })
         }
