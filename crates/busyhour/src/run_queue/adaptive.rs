@@ -70,12 +70,19 @@ impl<E> Adaptive<E> {
     /// which may be the same.
     #[inline(always)]
     pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
-        // The ring is empty while it is not in use, so a few need no look at the mode.
-        if let Some(next) = self.short.rank_of_next() {
-            return self.short.exchange((entity, rank), next);
+        // The ring is empty while it is not in use, so one needs no look at the mode.
+        match self.short.exchange_with_the_other(entity, rank) {
+            Ok(next) => next,
+            Err(entity) => self.exchange_among_others(entity, rank),
         }
+    }
+
+    /// With none or several others, or one that goes behind `entity`. Cold, so that two
+    /// that take turns need no jump.
+    #[cold]
+    fn exchange_among_others(&mut self, entity: E, rank: Rank) -> (E, Rank) {
         match self.mode {
-            Mode::Sorted => (entity, rank),
+            Mode::Sorted => self.short.exchange(entity, rank),
             Mode::Bucketed => self.long.exchange(entity, rank),
         }
     }

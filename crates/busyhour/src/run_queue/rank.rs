@@ -39,11 +39,19 @@ impl Rank {
     /// whose queue this is.
     #[inline(always)]
     pub(super) fn of_charged(sched_state: &SchedState) -> Self {
+        if sched_state.real_time().is_some() || sched_state.counter() == 0 {
+            return Self::of_charged_rarely(sched_state);
+        }
         let priority = u16::from(sched_state.priority().get());
-        match (sched_state.real_time(), u16::from(sched_state.counter())) {
-            (Some(priority), _) => Self(REAL_TIME + u16::from(priority.get())),
-            (None, 0) => Self(2 * priority + BONUS),
-            (None, counter) => Self(NORMAL + BONUS + priority + counter),
+        Self(NORMAL + BONUS + priority + u16::from(sched_state.counter()))
+    }
+
+    /// The same for a real-time entity, and for one that is used up.
+    #[cold]
+    fn of_charged_rarely(sched_state: &SchedState) -> Self {
+        match sched_state.real_time() {
+            Some(priority) => Self(REAL_TIME + u16::from(priority.get())),
+            None => Self(2 * u16::from(sched_state.priority().get()) + BONUS),
         }
     }
 

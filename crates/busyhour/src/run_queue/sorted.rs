@@ -56,25 +56,10 @@ impl<E> Sorted<E> {
         Some((self.entities[index].take()?, self.ranks[index]))
     }
 
-    /// That of the next entity to run; `None` if there is no entity.
-    #[inline(always)]
-    pub(super) fn rank_of_next(&self) -> Option<Rank> {
-        (self.len > 0).then(|| self.ranks[self.index(0)])
-    }
-
     /// Queues `entity` behind its equals and takes out the next one to run,
-    /// which has the rank `next` and may be the same. There is always room for that.
-    #[inline(always)]
-    pub(super) fn exchange(&mut self, (entity, rank): (E, Rank), next: Rank) -> (E, Rank) {
-        if rank <= next && self.len == 1 {
-            return self.exchange_with_the_other(entity, rank);
-        }
-        self.exchange_among_others(entity, rank, next)
-    }
-
-    #[inline(never)]
-    fn exchange_among_others(&mut self, entity: E, rank: Rank, next: Rank) -> (E, Rank) {
-        if rank > next {
+    /// which may be the same. There is always room for that.
+    pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
+        if self.len == 0 || rank > self.ranks[self.index(0)] {
             return (entity, rank);
         }
         match self.pop() {
@@ -86,16 +71,24 @@ impl<E> Sorted<E> {
         }
     }
 
-    /// With two runnable entities in all, each takes the other's slot.
+    /// The same with two runnable entities in all, each of which takes the other's slot.
+    /// Gives `entity` back if there are more, or if it goes before the other.
     #[inline(always)]
-    fn exchange_with_the_other(&mut self, entity: E, rank: Rank) -> (E, Rank) {
+    pub(super) fn exchange_with_the_other(
+        &mut self,
+        entity: E,
+        rank: Rank,
+    ) -> Result<(E, Rank), E> {
         let index = self.index(0);
+        if self.len != 1 || rank > self.ranks[index] {
+            return Err(entity);
+        }
         match &mut self.entities[index] {
             Some(other) => {
                 let next_rank = mem::replace(&mut self.ranks[index], rank);
-                (mem::replace(other, entity), next_rank)
+                Ok((mem::replace(other, entity), next_rank))
             }
-            None => (entity, rank),
+            None => Err(entity),
         }
     }
 

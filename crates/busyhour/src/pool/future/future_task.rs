@@ -18,7 +18,7 @@ use crate::{
         context::{self, SelfWake, in_turn_of},
         entity::{Entity, Runs, ShareCell, Token},
         shared::Shared,
-        worker::{ThreadContext, TimeSlice},
+        worker::TimeSlice,
     },
     run_queue::Class,
     stats::SerializerStats,
@@ -175,31 +175,27 @@ where
 
     /// Whether it must be queued again.
     #[inline(always)]
-    fn run_once(
-        &self,
-        context: ThreadContext<'_>,
-        token: &Token,
-        turn: &mut TimeSlice<'_, '_>,
-    ) -> bool {
+    fn run_once(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
         debug_assert!(self.pool.is_outside_of_biased_locks());
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll(token)));
         if let Ok(Polled::Yielded) = polled {
             // The word stays as it is: the next poll must see the last write to it.
-            context.end_task_and_push();
+            turn.end_task_and_push(&self.pool);
             return true;
         }
-        self.end_turn(polled, context, token, turn)
+        self.end_turn(polled, token, turn)
     }
 
-    /// What follows a poll that did not yield; whether the future must be queued again.
-    #[inline(never)]
+    /// What follows a poll that did not yield; whether the future must be queued again. Cold,
+    /// so that a poll that yielded needs no jump.
+    #[cold]
     fn end_turn(
         &self,
         polled: thread::Result<Polled>,
-        context: ThreadContext<'_>,
         token: &Token,
         turn: &mut TimeSlice<'_, '_>,
     ) -> bool {
+        let context = turn.thread_context(&self.pool);
         if polled.is_err() {
             // Its payload is the handle's.
             context.count_panic(Box::new(()));
@@ -344,9 +340,8 @@ where
 {
     /// One poll per turn: a future that yields wants others to run.
     fn run(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
-        let context = turn.thread_context(&self.pool);
-        context.count_started();
-        in_turn_of(token.entity_ref(), || self.run_once(context, token, turn))
+        turn.count_started(&self.pool);
+        in_turn_of(token.entity_ref(), || self.run_once(token, turn))
     }
 }
 

@@ -129,19 +129,6 @@ impl<'a> ThreadContext<'a> {
         self.metrics().end_task();
     }
 
-    /// Counts the end of a task that waits for its next turn, as one that is pushed.
-    #[inline(always)]
-    pub(in crate::pool) fn end_task_and_push(self) {
-        let count = |metrics: MetricsWriter<'_>| {
-            metrics.end_task();
-            metrics.add(|metrics| &metrics.pushed, 1);
-        };
-        match self.current {
-            Some(current) => count(current.metrics()),
-            None => count(self.shared.workers.external_metrics()),
-        }
-    }
-
     /// Queues an entity that has tasks, so that a worker runs it.
     #[inline(always)]
     pub(crate) fn schedule(self, token: Token) {

@@ -52,6 +52,30 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         ThreadContext::new(shared, self.on.as_ref().map(|on| on.current))
     }
 
+    /// Counts a task that is taken out of a queue to run.
+    #[inline(always)]
+    pub(crate) fn count_started(&self, shared: &Shared) {
+        match &self.on {
+            Some(on) => on.current.metrics().add(|metrics| &metrics.started, 1),
+            None => count_simulated(shared, |context| context.count_started()),
+        }
+    }
+
+    /// Counts the end of a task that waits for its next turn, as one that is pushed.
+    #[inline(always)]
+    pub(crate) fn end_task_and_push(&self, shared: &Shared) {
+        match &self.on {
+            Some(on) => {
+                on.current.metrics().end_task();
+                on.current.metrics().add(|metrics| &metrics.pushed, 1);
+            }
+            None => count_simulated(shared, |context| {
+                context.end_task();
+                context.count_pushed();
+            }),
+        }
+    }
+
     /// When the turn began, within a few microseconds.
     #[inline(always)]
     pub(crate) fn began(&self, shared: &Shared) -> Instant {
@@ -127,4 +151,10 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
             });
         }
     }
+}
+
+/// Cold, so that a worker needs no jump.
+#[cold]
+fn count_simulated(shared: &Shared, count: impl FnOnce(ThreadContext<'_>)) {
+    count(shared.thread_context());
 }

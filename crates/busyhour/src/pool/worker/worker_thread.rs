@@ -222,6 +222,14 @@ impl Worker {
         })
     }
 
+    /// Cold, so that without plain tasks there is no jump.
+    #[cold]
+    fn switch_beside_fifo(&self, local: &mut Local, last: Token, ran_ns: u64) -> Runnable {
+        let next = local.switch_from(last, ran_ns);
+        self.publish(local);
+        next
+    }
+
     #[inline(always)]
     fn publish(&self, local: &Local) {
         let gauges = &self.gauges;
@@ -344,9 +352,7 @@ impl<'a> CurrentWorker<'a> {
         unsafe {
             worker.biased_lock.as_owner(|local| {
                 if !local.has_only_entities() {
-                    let next = local.switch_from(last, ran_ns);
-                    worker.publish(local);
-                    return next;
+                    return worker.switch_beside_fifo(local, last, ran_ns);
                 }
                 let next = last.switch(&mut local.run_queue, ran_ns);
                 worker.publish_epoch(local);

@@ -170,7 +170,7 @@ impl<T> Chunk<T> {
     }
 
     /// The next slot to claim, if it is the first of those that were not claimed
-    /// since the chunk was empty. The chunk must not be full.
+    /// since the chunk was empty, and is not near its last stamp. The chunk must not be full.
     #[inline]
     pub(super) fn fresh(&mut self) -> Option<FreshSlot<'_, T>> {
         debug_assert!(!self.is_full());
@@ -181,6 +181,9 @@ impl<T> Chunk<T> {
         let offset = self.in_use as usize % CHUNK_SLOTS;
         let slot = &mut memory.slots[offset];
         let claimed = NonZero::new(stamps::next(slot.stamp))?;
+        if claimed.get() >= LAST_CLAIM {
+            return None;
+        }
         Some(FreshSlot {
             slot,
             deadline_ns: &mut memory.deadlines_ns[offset],
@@ -215,7 +218,8 @@ impl<T> Chunk<T> {
     }
 
     /// Takes the value of a timer that waits in a range since this claim, if nothing is
-    /// left to be counted. Most cancels are of that kind: four comparisons say so.
+    /// left to be counted. Most cancels are of that kind: three comparisons say so. A timer whose
+    /// slot is near its last stamp waits in no range.
     #[inline]
     pub(super) fn release_simply(&mut self, offset: usize, claimed: NonZero<u32>) -> Option<T> {
         let slot = &mut self.memory.as_mut()?.slots[offset];
@@ -223,12 +227,14 @@ impl<T> Chunk<T> {
         if !slot.is_claimed(claimed) || slot.stamp != waiting || is_at_an_edge(in_use) {
             return None;
         }
-        if waiting >= STAMP_RETIRED - stamps::STEP {
-            return None;
-        }
-        let value = slot.vacate(self.released)?;
+        debug_assert!(slot.is_occupied() && waiting < STAMP_RETIRED - stamps::STEP);
+        slot.claim = released_after(self.released);
+        slot.stamp = stamps::idle(stamps::next(waiting));
         (self.released, self.in_use) = (offset as u32, in_use);
-        Some(value)
+        // SAFETY: the slot had the stamp of a claim, which is even, so it was occupied, which
+        // says that the value is there; it is marked as vacant from here on. A vacant slot has
+        // an odd number in place of the stamp, and no slot has that of the one odd handle.
+        Some(unsafe { slot.value.assume_init_read() })
     }
 
     /// Takes the value out of an occupied slot, and what was left behind.
@@ -541,6 +547,8 @@ pub(super) const CHUNK_SLOTS: usize = 1024;
 const NO_SLOT: u32 = CHUNK_SLOTS as u32;
 /// A slot is not used again once its stamp is here.
 const STAMP_RETIRED: u32 = u32::MAX / 2;
+/// A slot that is claimed with this stamp may be retired when it is released.
+const LAST_CLAIM: u32 = STAMP_RETIRED - 2 * stamps::STEP;
 const BEGUN: &str = "a chunk has its memory before slots are claimed from it";
 const NOT_RETIRED: &str = "a slot in use has stamps left";
 
@@ -549,16 +557,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_with_its_last_stamp_is_not_released_simply_and_not_claimed_again() {
-        const LAST: u32 = STAMP_RETIRED + 1 - stamps::STEP;
+    fn a_slot_with_its_last_stamp_is_in_no_range_and_not_claimed_again() {
+        const LAST: u32 = STAMP_RETIRED + 1 - 2 * stamps::STEP;
         let mut chunk = Chunk::new();
         chunk.begin(1);
-        for n in 0..3 {
-            assert!(!chunk.fresh().expect("room").fill(n, n));
-        }
-        let slot = &mut chunk.memory.as_mut().expect("it has begun").slots[1];
-        (slot.claim, slot.stamp) = (LAST, stamps::ranged(LAST));
-        let claimed = NonZero::new(LAST).expect("not 0");
+        assert!(!chunk.fresh().expect("room").fill(0, 0));
+        chunk.memory.as_mut().expect("it has begun").slots[1].stamp = stamps::idle(LAST);
+        assert!(chunk.fresh().is_none());
+        let (offset, claimed) = chunk.claim(1, 1);
+        assert_eq!((offset, claimed.get()), (1, LAST + stamps::STEP));
         assert_eq!(chunk.release_simply(1, claimed), None);
         let released = chunk.release(1).map(|(value, _)| value);
         assert_eq!(released, Some(1));

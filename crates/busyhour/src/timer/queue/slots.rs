@@ -83,9 +83,12 @@ pub(in crate::timer) struct TimerSlots<T> {
     claimed_from: usize,
     /// How many chunks have begun.
     generations: u64,
-    /// How many slots were claimed, and how many were released.
+    /// How many slots were claimed.
     claimed: u64,
-    released: u64,
+    /// How many are still to be released until it is time to tidy up, and how many will have
+    /// been released then: a release makes one step, which also says whether it is time.
+    until_tidy: i64,
+    released_then: u64,
     /// The occupied slots whose timers wait in an entry.
     with_entry: usize,
     /// Those whose timers do not wait. The others wait in ranges.
@@ -166,7 +169,8 @@ impl<T> TimerSlots<T> {
             claimed_from: NO_CHUNK,
             generations: 0,
             claimed: 0,
-            released: 0,
+            until_tidy: 1,
+            released_then: 1,
             with_entry: 0,
             held: 0,
         }
@@ -175,13 +179,32 @@ impl<T> TimerSlots<T> {
     /// The number of occupied slots.
     #[inline]
     pub(super) fn occupied(&self) -> usize {
-        (self.claimed - self.released) as usize
+        (self.claimed - self.released()) as usize
     }
 
     /// How many slots were ever released.
     #[inline]
-    pub(super) fn released(&self) -> u64 {
-        self.released
+    fn released(&self) -> u64 {
+        self.released_then.wrapping_add_signed(-self.until_tidy)
+    }
+
+    /// Whether as many slots were released as [`tidy_after`](Self::tidy_after) said.
+    #[inline]
+    pub(super) fn is_time_to_tidy(&self) -> bool {
+        self.until_tidy <= 0
+    }
+
+    /// It is time to tidy up after so many releases.
+    pub(super) fn tidy_after(&mut self, releases: usize) {
+        self.released_then = self.released() + releases as u64;
+        self.until_tidy = releases as i64;
+    }
+
+    /// It is time to tidy up one release earlier.
+    #[inline]
+    pub(super) fn tidy_earlier(&mut self) {
+        self.until_tidy -= 1;
+        self.released_then -= 1;
     }
 
     /// The occupied slots whose timers wait.
@@ -246,7 +269,7 @@ impl<T> TimerSlots<T> {
     pub(super) fn release_simply(&mut self, handle: QueueHandle) -> Option<T> {
         let (number, offset) = split(handle.slot);
         let value = (self.chunks.get_mut(number)?).release_simply(offset, handle.claimed)?;
-        self.released += 1;
+        self.until_tidy -= 1;
         Some(value)
     }
 
@@ -260,7 +283,7 @@ impl<T> TimerSlots<T> {
             return None;
         }
         let released = chunk.release(offset)?;
-        self.released += 1;
+        self.until_tidy -= 1;
         Some(released)
     }
 
@@ -280,7 +303,7 @@ impl<T> TimerSlots<T> {
         let chunk = self.chunks.get_mut(number)?;
         let (value, release) = chunk.release(offset)?;
         debug_assert_eq!(release.place(), TimerPlace::Entry);
-        self.released += 1;
+        self.until_tidy -= 1;
         self.with_entry -= 1;
         if release.is_at_an_edge() {
             self.note_edge(number);

@@ -36,8 +36,6 @@ use std::ops::Range;
 pub struct TimerQueue<T> {
     slots: TimerSlots<T>,
     order: DeadlineOrder,
-    /// After so many releases of slots it is time to [tidy up](Self::tidy).
-    tidy_at: u64,
 }
 
 impl<T> TimerQueue<T> {
@@ -46,7 +44,6 @@ impl<T> TimerQueue<T> {
         Self {
             slots: TimerSlots::new(),
             order: DeadlineOrder::new(),
-            tidy_at: 1,
         }
     }
 
@@ -138,7 +135,7 @@ impl<T> TimerQueue<T> {
         };
         self.order.insert(entry);
         if waited.is_some() {
-            self.tidy_at -= 1;
+            self.slots.tidy_earlier();
             if self.is_time_to_tidy(handle) {
                 self.tidy();
             }
@@ -176,7 +173,7 @@ impl<T> TimerQueue<T> {
         let entry = self.pop_entry(now)?;
         let handle = self.slots.hold_entry(entry)?;
         // It waits no longer, like a timer whose slot is released.
-        self.tidy_at -= 1;
+        self.slots.tidy_earlier();
         self.find_first();
         Some((Instant::from_nanos(entry.deadline_ns), handle))
     }
@@ -254,7 +251,7 @@ impl<T> TimerQueue<T> {
     #[inline]
     fn find_first(&mut self) {
         self.sort_first();
-        if self.slots.released() >= self.tidy_at || self.order.is_drained() {
+        if self.slots.is_time_to_tidy() || self.order.is_drained() {
             self.tidy();
         }
     }
@@ -273,8 +270,8 @@ impl<T> TimerQueue<T> {
     /// Counts a new range like a dead entry, since it takes as much memory.
     #[cold]
     fn range_began(&mut self) {
-        self.tidy_at -= 1;
-        if self.slots.released() >= self.tidy_at {
+        self.slots.tidy_earlier();
+        if self.slots.is_time_to_tidy() {
             self.tidy();
         }
     }
@@ -283,7 +280,7 @@ impl<T> TimerQueue<T> {
     /// of it, has left or died.
     #[inline]
     fn is_time_to_tidy(&self, handle: QueueHandle) -> bool {
-        self.slots.released() >= self.tidy_at || self.order.is_first(handle.slot())
+        self.slots.is_time_to_tidy() || self.order.is_first(handle.slot())
     }
 
     /// Finds the earliest timer if the previous one has died, and drops dead
@@ -304,7 +301,7 @@ impl<T> TimerQueue<T> {
         // Each cancel adds one dead entry at most and removes one timer, and each
         // new range counts as one.
         let until_many_dead = dead_max.saturating_sub(dead) / (DEAD_RATIO + 1);
-        self.tidy_at = self.slots.released() + until_many_dead.max(1) as u64;
+        self.slots.tidy_after(until_many_dead.max(1));
     }
 
     /// Drops all dead entries, so that no entry has a stamp of this timer and
