@@ -296,8 +296,9 @@ impl Core {
         }
     }
 
-    /// Whether a queue with watermarks crosses one.
-    #[inline]
+    /// Whether a queue with watermarks crosses one. Cold, so that a queue without them needs
+    /// no jump.
+    #[cold]
     fn crosses(&self, state: &SerializerState) -> bool {
         (self.named_state.as_ref()).is_some_and(|marked| marked.crosses(state.queue.len()))
     }
@@ -369,7 +370,7 @@ impl Core {
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
         self.pool().thread_context().expose_collected();
         let now = self.pool().clock.now();
-        let mut task_cell = TaskCell::EMPTY;
+        let mut task_cell = TaskCell::empty();
         if !self.begin_here(now, &mut task_cell) {
             return false;
         }
@@ -536,7 +537,6 @@ impl Core {
     #[inline(always)]
     fn go_on(
         &self,
-        context: ThreadContext<'_>,
         token: &Token,
         turn: &mut TimeSlice<'_, '_>,
         task_cell: &mut TaskCell,
@@ -551,7 +551,7 @@ impl Core {
             return NextTask::Later;
         }
         state.begin(turn.began(self.pool()), task_cell);
-        context.count_started();
+        turn.count_started(self.pool());
         self.leave(state);
         NextTask::Run
     }
@@ -578,7 +578,7 @@ impl Core {
 unsafe impl Runs for Core {
     fn run(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
         let context = turn.thread_context(self.pool());
-        let mut task_cell = TaskCell::EMPTY;
+        let mut task_cell = TaskCell::empty();
         let mut state = self.state.lock();
         debug_assert!(state.is_scheduled, "who runs it by turns has its token");
         let waiting_since = state.waiting_since();
@@ -587,13 +587,13 @@ unsafe impl Runs for Core {
             return false;
         }
         turn.take_first(token);
-        context.count_started();
+        turn.count_started(self.pool());
         self.leave(state);
         turn.note_wait_since(waiting_since);
         in_turn_of(token.entity_ref(), || {
             loop {
                 self.run_task(context, &mut task_cell);
-                match self.go_on(context, token, turn, &mut task_cell) {
+                match self.go_on(token, turn, &mut task_cell) {
                     NextTask::Run => {}
                     NextTask::Later => return true,
                     NextTask::Done => return false,

@@ -116,7 +116,7 @@ impl TaskQueue {
 
     /// Takes the oldest task.
     pub(super) fn take(&mut self) -> Option<Task> {
-        let mut task_cell = TaskCell::EMPTY;
+        let mut task_cell = TaskCell::empty();
         self.pop(&mut task_cell);
         task_cell.take()
     }

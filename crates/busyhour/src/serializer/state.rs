@@ -211,8 +211,9 @@ impl SerializerState {
         true
     }
 
-    /// Takes the section's poll to run it, if it was woken and may run.
-    #[inline(never)]
+    /// Takes the section's poll to run it, if it was woken and may run. Cold, so that other
+    /// tasks need no jump.
+    #[cold]
     fn begin_poll(&mut self, now: Instant, task_cell: &mut TaskCell) -> bool {
         if self.is_running || self.suspension_count() > 0 {
             return false;
@@ -229,7 +230,7 @@ impl SerializerState {
     }
 
     /// Whether nothing holds the tasks up.
-    #[inline(never)]
+    #[cold]
     fn may_begin_task(&self) -> bool {
         self.suspension_count() == 0 && self.section().is_none()
     }

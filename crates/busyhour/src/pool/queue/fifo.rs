@@ -71,7 +71,7 @@ mod tests {
             let sender = sender.clone();
             fifo.push(|| Task::new(move || sender.send(number).unwrap()));
         }
-        let mut task_cell = TaskCell::EMPTY;
+        let mut task_cell = TaskCell::empty();
         assert!(fifo.pop(&mut task_cell));
         assert!(task_cell.run().is_ok());
         drop(fifo);

@@ -17,10 +17,14 @@ pub(crate) struct TaskCell {
 }
 
 impl TaskCell {
-    pub(crate) const EMPTY: Self = Self {
-        task: MaybeUninit::uninit(),
-        is_taken: false,
-    };
+    /// A cell without a task. Not a constant, which would be copied with its unused bytes.
+    #[inline(always)]
+    pub(crate) fn empty() -> Self {
+        Self {
+            task: MaybeUninit::uninit(),
+            is_taken: false,
+        }
+    }
 
     #[inline(always)]
     pub(crate) fn is_taken(&self) -> bool {
@@ -89,7 +93,7 @@ impl TaskCell {
 
 impl Default for TaskCell {
     fn default() -> Self {
-        Self::EMPTY
+        Self::empty()
     }
 }
 

@@ -63,14 +63,14 @@ impl Shared {
         self.thread_context()
             .metrics()
             .add(|metrics| &metrics.inlined, 1);
-        let mut task_cell = TaskCell::EMPTY;
+        let mut task_cell = TaskCell::empty();
         task_cell.put(|| task);
         context::as_part_of_the_task(self, || self.thread_context().run_task(&mut task_cell));
         Ok(())
     }
 
     fn run_here(&self, task: Task) {
-        let mut task_cell = TaskCell::EMPTY;
+        let mut task_cell = TaskCell::empty();
         task_cell.put(|| task);
         within(self, None, || {
             self.thread_context().run_task(&mut task_cell)

@@ -192,7 +192,7 @@ impl<'a> TurnRunner<'a> {
     fn run_plain_tasks(&self, tasks_max: u32) -> u32 {
         let thread_context = ThreadContext::new(self.shared, Some(self.on.current));
         let mut ran = 0;
-        let mut task_cell = TaskCell::EMPTY;
+        let mut task_cell = TaskCell::empty();
         while ran < tasks_max && !context::is_yield_requested() && !self.shared.is_sealed() {
             if !self.on.current.pop(&mut task_cell) {
                 break;
