@@ -202,7 +202,8 @@ where
         }
         context.end_task();
         match polled {
-            Ok(Polled::Yielded | Polled::Pending) => return self.fall_asleep(token, turn),
+            Ok(Polled::Yielded) => unreachable!("its turn has ended already"),
+            Ok(Polled::Pending) => return self.fall_asleep(token, turn),
             Ok(Polled::Ready) => self.end(JoinError::Aborted),
             Err(payload) => self.end(JoinError::panicked(payload)),
         }

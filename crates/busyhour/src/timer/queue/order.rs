@@ -508,7 +508,7 @@ impl DeadlineOrder {
 /// earliest is cancelled.
 const SORTED_MAX: usize = 32;
 /// While more unsorted timers than this are there, a cancel of the earliest finds the next one.
-const LOOK_MAX: usize = 2048;
+const LOOK_MAX: usize = 16_384;
 /// How many timers the first split takes out of an unsorted top, and by how much
 /// that grows.
 const SPLIT_LEN_MIN: usize = 16;

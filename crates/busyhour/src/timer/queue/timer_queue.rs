@@ -180,7 +180,7 @@ impl<T> TimerQueue<T> {
 
     /// The deadline of the earliest timer.
     ///
-    /// It is known at once, except after the earliest of up to some two thousand
+    /// It is known at once, except after the earliest of up to some 16,000
     /// timers was cancelled: then it is looked for among all timers that are there when
     /// it is asked for, seldom more than once until the queue is empty again.
     #[inline]
