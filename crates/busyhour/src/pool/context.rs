@@ -33,8 +33,7 @@ struct ThreadLocals {
     /// while a task waits and runs another entity's tasks.
     payer: Cell<*const ShareCell>,
     /// The future that this thread polls (its address, which is never
-    /// dereferenced); 0 for none.
-    /// One more if it woke itself.
+    /// dereferenced, and one more if it woke itself); 0 for none.
     future_task: Cell<usize>,
     yield_requested: Cell<bool>,
     budget: StepBudget,
@@ -197,19 +196,21 @@ pub(super) fn simulating<R>(pool: &Shared, f: impl FnOnce() -> R) -> R {
 pub(crate) fn in_turn_of<R>(entity: EntityRef<'_>, f: impl FnOnce() -> R) -> R {
     THREAD_LOCALS.with(|locals| {
         debug_assert!(locals.entity.get().is_null(), "turns do not nest");
+        debug_assert!(locals.payer.get().is_null(), "turns do not nest");
         locals.set_turn(entity.as_ptr());
     });
     let _between_turns = BetweenTurns;
     f()
 }
 
-/// Makes this thread be in no task when it is dropped.
+/// Makes this thread be in no task, for which nobody pays, when it is dropped: before the
+/// turn puts the token back, which others may take then.
 struct BetweenTurns;
 
 impl Drop for BetweenTurns {
     #[inline(always)]
     fn drop(&mut self) {
-        THREAD_LOCALS.with(|locals| locals.entity.set(ptr::null()));
+        THREAD_LOCALS.with(|locals| locals.set_turn(ptr::null()));
     }
 }
 
@@ -218,6 +219,11 @@ impl Drop for BetweenTurns {
 #[inline(always)]
 pub(super) fn forget_payer() {
     THREAD_LOCALS.with(|locals| locals.payer.set(ptr::null()));
+}
+
+/// Whether an entity pays for what this thread does.
+pub(super) fn has_payer() -> bool {
+    THREAD_LOCALS.with(|locals| !locals.payer.get().is_null())
 }
 
 /// The scheduling state of an entity that this thread, which works for the

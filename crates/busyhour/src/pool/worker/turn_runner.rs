@@ -176,6 +176,7 @@ impl<'a> TurnRunner<'a> {
     }
 
     fn run_fifo(&mut self) {
+        debug_assert!(!context::has_payer(), "an entity's turn has ended");
         let allowance = 1 << self.fifo_allowance_log2;
         let ran = within(self.shared, None, || self.run_plain_tasks(allowance));
         let is_exhausted = ran == allowance;
