@@ -1,5 +1,7 @@
 //! The way to the other nodes. Nothing here blocks, and what cannot be sent now is not kept.
 
+mod notices;
+
 use super::{
     direct::node_paths::NodePaths,
     flows::{
@@ -17,7 +19,7 @@ use crate::lock::lock;
 use crate::server::{load::source_shares::SourceShares, stats::counters::Counter};
 use busyhour::clock::Instant;
 use busyhour_cluster::{Broker, BrokerError, ConnectionEnds, Member, NodeNumber, Notices};
-use busyhour_sip::{Flow, Message, Transport, source_of};
+use busyhour_sip::{Flow, Message, Transport};
 use foldhash::quality::FixedState;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -230,41 +232,6 @@ impl NodeLink {
         self.knows_nodes.load(Ordering::Acquire)
     }
 
-    /// All other nodes have to be told this about something, or one node, now or later.
-    pub(super) fn add_notice(
-        self: &Arc<Self>,
-        now: Instant,
-        (about, node): (&Arc<str>, Option<u16>),
-        message: &NodeMessage<'_>,
-    ) {
-        let (source, text) = (source_of(message.flow.remote.ip()), message.bytes().into());
-        match node.map(NodeNumber) {
-            None => lock(&self.notices).add(now, source, about, text),
-            Some(node) => lock(&self.notices).add_for(node, now, source, about, text),
-        }
-        self.send_notices(now);
-    }
-
-    /// What other nodes were to be told about this is not true any more.
-    pub(super) fn withdraw_notices(&self, about: &str) {
-        lock(&self.notices).withdraw(about);
-    }
-
-    /// Tells other nodes what they have not answered yet.
-    pub(super) fn send_notices(self: &Arc<Self>, now: Instant) {
-        let due = lock(&self.notices).due(now);
-        for notice in due {
-            let link = Arc::downgrade(self);
-            let answered = Box::new(move |is_taken| {
-                if let (true, Some(link)) = (is_taken, link.upgrade()) {
-                    lock(&link.notices).answered(notice.number);
-                }
-            });
-            // What cannot be sent now is due again.
-            let _ = self.ask(&self.subject(notice.to.0), notice.text.to_vec(), answered);
-        }
-    }
-
     /// A connection of ours has ended: all nodes have to know it, now or later.
     pub(super) fn tell_end(&self, now: Instant, flow: Flow) {
         let message = NodeMessage::new(NodeVerb::FlowEnded, self.own, flow);
@@ -321,21 +288,6 @@ impl NodeLink {
         if !matches!(asked, Some(Ok(()))) {
             lock(&self.unchecked).ask_for(flow);
         }
-    }
-
-    /// Those that other nodes have not answered.
-    pub(super) fn notices_waiting(&self) -> u64 {
-        lock(&self.notices).len() as u64
-    }
-
-    /// Those of which other nodes were not told, since too many waited.
-    pub(super) fn notices_given_up(&self) -> u64 {
-        lock(&self.notices).given_up()
-    }
-
-    /// Those of them whose source had more than its share.
-    pub(super) fn notices_over_share(&self) -> u64 {
-        lock(&self.notices).over_share()
     }
 
     pub(super) fn is_live(&self, node: u16) -> bool {
