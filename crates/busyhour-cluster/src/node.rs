@@ -344,7 +344,8 @@ impl Node {
         let (member, is_leaving) = (self.member, self.drain == Drain::Marked);
         let given = if is_leaving { 0 } else { self.given.len() };
         let moving = self.held.values().filter(is_moving).count() + given;
-        let room = CLOSING_MAX.saturating_sub(moving);
+        let most = if is_leaving { LEAVING_MAX } else { CLOSING_MAX };
+        let room = most.saturating_sub(moving);
         let is_foreign = |partition: &Partition| match wanted[partition.index()] {
             Some(owner) => owner != member,
             None => is_leaving,
@@ -513,3 +514,5 @@ fn late_nodes(view: &View) -> impl Iterator<Item = Member> {
 
 /// How many partitions a node hands over at a time: those that nobody serves meanwhile.
 const CLOSING_MAX: usize = 8;
+/// The same of a node that leaves, which has little time.
+const LEAVING_MAX: usize = 32;

@@ -17,9 +17,11 @@ use super::{
 };
 use crate::server::{random::random_key, stats::counters::Counter};
 use busyhour::{clock::Clock, runtime::Runtime};
-use busyhour_cluster::{BrokerMessage, Grant, Incarnation, Life, Member, NodeView, Partition};
+use busyhour_cluster::{
+    BrokerMessage, Grant, Incarnation, Life, Member, NodeView, Partition, View,
+};
 use busyhour_store::{Completion, Refused};
-use std::{io, sync::Arc, thread, time::Duration};
+use std::{collections::BTreeSet, io, sync::Arc, thread, time::Duration};
 
 /// The node: its routes, what it knows of the others, and the ways to its threads.
 pub(in crate::server) struct ClusterNode {
@@ -195,12 +197,21 @@ impl ClusterNode {
         Some(node.member)
     }
 
-    /// How many other nodes are such, by the last view.
-    pub(super) fn count_others(&self, is_such: impl Fn(&&NodeView) -> bool) -> u64 {
-        let kept = self.last_view.get();
-        let nodes = kept.as_ref().into_iter().flat_map(|view| &view.nodes);
-        let others = nodes.filter(|node| node.member.node != self.member.node);
-        others.filter(is_such).count() as u64
+    /// The other nodes that live and have partitions, also those that are drained.
+    pub(super) fn other_owners(&self) -> BTreeSet<Member> {
+        let view = self.last_view.get();
+        let view = view.as_ref().into_iter();
+        let is_current = |view: &View, member: Member| {
+            let mut nodes = view.nodes.iter();
+            nodes.any(|node| node.member == member && node.life == Life::Current)
+        };
+        let owners = view.flat_map(|view| {
+            let owners = (view.partitions.iter()).filter_map(|partition| partition.owner);
+            owners.filter(|owner| is_current(view, *owner))
+        });
+        owners
+            .filter(|owner| owner.node != self.member().node)
+            .collect()
     }
 
     fn wish(&self, what: Wish, done: Completion) -> Result<bool, Refused> {

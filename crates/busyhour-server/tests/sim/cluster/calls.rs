@@ -36,6 +36,17 @@ impl CallsWorld {
         Self { site, users }
     }
 
+    /// A world in which nodes are killed in turn, and no datagram is lost on its way.
+    pub fn of_killed_nodes(seed: u64) -> Self {
+        let random = Random::new(seed ^ 0x0b17_dead);
+        let (clients, nodes) = (Faults::NONE, Faults::NONE);
+        let config = life::config(false);
+        let site = ClusterSite::new(seed, random, Ways { clients, nodes }, config);
+        let mut site = site.killing_each_in_turn();
+        let users = Users::new(Servers::Several, &mut site);
+        Self { site, users }
+    }
+
     /// Makes the run print every datagram.
     pub fn logged(mut self) -> Self {
         self.site.is_logged = true;

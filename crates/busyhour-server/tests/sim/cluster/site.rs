@@ -112,6 +112,19 @@ impl ClusterSite {
         }
     }
 
+    /// One node after the other is killed, and nothing else happens.
+    pub fn killing_each_in_turn(mut self) -> Self {
+        let count = self.places.len();
+        let kill = |number: usize| {
+            let at = (20 + 30 * number as u64) * SECOND;
+            (at, Step::Kill(number % count, 20 * SECOND))
+        };
+        self.plan = (0..KILLS).map(kill).collect();
+        self.plan
+            .push(((20 + 15 * KILLS as u64) * SECOND, Step::Quiet));
+        self
+    }
+
     /// When the faults end.
     pub fn quiet_at(&self) -> u64 {
         self.plan.last().map_or(self.now, |(at, _)| *at)
@@ -572,6 +585,8 @@ fn name_of(place: usize) -> String {
     format!("node{place}")
 }
 
+/// Of nodes that are killed in turn.
+const KILLS: usize = 20;
 /// No way fails for longer.
 const OUTAGE_MAX: u64 = 20 * SECOND;
 /// How long a program that leaves may take to give its partitions away.

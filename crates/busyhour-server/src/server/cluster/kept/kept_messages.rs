@@ -10,9 +10,11 @@ use busyhour::{buffer::Buffer, clock::Instant, runtime::Runtime};
 use busyhour_cluster::{Keeping, KeptRequests, PARTITION_COUNT, Partition};
 use busyhour_sip::Flow;
 use std::{
+    collections::VecDeque,
+    mem,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -21,7 +23,7 @@ use std::{
 pub(in crate::server) struct KeptMessages {
     runtime: Runtime,
     routes: Arc<PartitionRoutes>,
-    /// No other lock is taken under it, but those of timers.
+    /// No other lock is taken under it, but those of timers, and nothing foreign is called or dropped.
     waiting: Mutex<WaitingMessages>,
     /// Of which partitions something waits; written under the lock.
     waits: Box<[AtomicBool]>,
@@ -29,21 +31,21 @@ pub(in crate::server) struct KeptMessages {
     room: Arc<Shares>,
     holders: Holders,
     ways: OnceLock<KeptWays>,
-    /// Questions that have been kept.
-    questions: AtomicU64,
     counters: KeptCounters,
 }
 
-/// What the server does with what has waited; called under no lock.
+/// What the server does with what has waited.
 pub(super) struct KeptWays {
-    /// Takes a turn of a partition.
+    /// Has somebody take a turn of a partition; called under locks of devices.
     pub(super) take_turn: Box<dyn Fn(Partition) + Send + Sync>,
-    /// Ends what nobody has served in time.
+    /// Ends what nobody has served in time; called under no lock.
     pub(super) give_up: Box<dyn Fn(KeptRequest) + Send + Sync>,
 }
 
 struct WaitingMessages {
     requests: KeptRequests<PlacedRequest>,
+    /// In the order of their deadlines. They are no requests of a device, so nothing waits behind them.
+    questions: VecDeque<KeptQuestion>,
     /// A timer looks for those that are late.
     is_timed: bool,
     /// The server ends, and nothing waits any more.
@@ -60,13 +62,16 @@ struct PlacedRequest {
 pub(super) struct KeptRequest {
     /// By which epoch of the partition whoever handed it here took this node for the owner; 0 for what came here by itself.
     pub(super) known_in: u64,
-    pub(super) what: KeptWhat,
+    pub(super) flow: Flow,
+    pub(super) datagram: Buffer,
 }
 
-pub(super) enum KeptWhat {
-    Message(Flow, Buffer),
-    /// Somebody who asks over HTTP is told when the partition has an owner, or when this is dropped.
-    Question(OnOwner),
+/// Somebody who asks over HTTP is told when the partition has an owner, or when this is dropped.
+struct KeptQuestion {
+    partition: Partition,
+    known_in: u64,
+    deadline: Instant,
+    told: OnOwner,
 }
 
 /// Told, under no lock, that a partition has an owner. It is dropped without that when nobody has come in time.
@@ -114,6 +119,7 @@ impl KeptMessages {
             routes,
             waiting: Mutex::new(WaitingMessages {
                 requests: KeptRequests::new(PATIENCE),
+                questions: VecDeque::new(),
                 is_timed: false,
                 is_closed: false,
             }),
@@ -123,7 +129,6 @@ impl KeptMessages {
             room: Arc::new(Shares::new(room_bytes(runtime), parts)),
             holders: Holders::new(seed),
             ways: OnceLock::new(),
-            questions: AtomicU64::new(0),
             counters: KeptCounters::default(),
         }
     }
@@ -139,7 +144,7 @@ impl KeptMessages {
         self.waits[partition.index()].load(Ordering::SeqCst)
     }
 
-    /// Keeps a request until somebody serves its partition; `false` if there is no room. Those of one name are copies of each other.
+    /// Keeps a request until somebody serves its partition; `false` if there is no room.
     pub(in crate::server) fn keep(
         self: &Arc<Self>,
         partition: Partition,
@@ -148,46 +153,14 @@ impl KeptMessages {
         known_in: u64,
     ) -> bool {
         let holder = Holder::of_source(self.holders.of(flow.remote.ip(), None).source());
-        let request = || KeptRequest {
-            known_in,
-            what: KeptWhat::Message(flow, datagram.clone()),
-        };
-        self.keep_request(partition, name, (holder, datagram.len()), request)
-    }
-
-    /// As [`keep`](Self::keep), for a question over HTTP. If somebody has the partition, that is told at once; but another node that
-    /// asks takes this one for the owner, and may know more.
-    pub(in crate::server::cluster) fn ask(
-        self: &Arc<Self>,
-        partition: Partition,
-        is_of_node: bool,
-        told: OnOwner,
-    ) {
-        let known_in = match self.routes.owner_of(partition, self.now()) {
-            PartitionOwner::At { epoch, .. } if is_of_node => epoch,
-            PartitionOwner::Nobody => 0,
-            PartitionOwner::Here | PartitionOwner::At { .. } => return told(),
-        };
-        // No transaction has such a name, but by a chance of one in 2^64.
-        let name = u128::from(self.questions.fetch_add(1, Ordering::Relaxed));
-        let request = || KeptRequest {
-            known_in,
-            what: KeptWhat::Question(told),
-        };
-        self.keep_request(partition, name, (Holder::NOBODY, 0), request);
-    }
-
-    fn keep_request(
-        self: &Arc<Self>,
-        partition: Partition,
-        name: u128,
-        (holder, len): (Holder, usize),
-        request: impl FnOnce() -> KeptRequest,
-    ) -> bool {
         let request = || {
             Some(PlacedRequest {
-                _place: self.place(holder, len)?,
-                request: request(),
+                _place: self.place(holder, datagram.len())?,
+                request: KeptRequest {
+                    known_in,
+                    flow,
+                    datagram: datagram.clone(),
+                },
             })
         };
         let mut waiting = lock(&self.waiting);
@@ -208,12 +181,83 @@ impl KeptMessages {
         keeping != Keeping::Refused
     }
 
+    /// As [`keep`](Self::keep), for a question over HTTP. If somebody has the partition, that is told at once; but another node that
+    /// asks takes this one for the owner, and may know more.
+    pub(in crate::server::cluster) fn ask(
+        self: &Arc<Self>,
+        partition: Partition,
+        is_of_node: bool,
+        told: OnOwner,
+    ) {
+        let known_in = match self.routes.owner_of(partition, self.now()) {
+            PartitionOwner::At { epoch, .. } if is_of_node => epoch,
+            PartitionOwner::Nobody => 0,
+            PartitionOwner::Here | PartitionOwner::At { .. } => return told(),
+        };
+        let question = KeptQuestion {
+            partition,
+            known_in,
+            deadline: self.now() + PATIENCE,
+            told,
+        };
+        let mut waiting = lock(&self.waiting);
+        let is_refused = waiting.is_closed || waiting.questions.len() == QUESTIONS_MAX;
+        let mut refused = None;
+        match is_refused {
+            true => refused = Some(question),
+            false => waiting.questions.push_back(question),
+        }
+        self.set_timer(&mut waiting);
+        drop(waiting);
+        match refused {
+            Some(question) => {
+                self.counters.refused.increment();
+                drop(question);
+            }
+            None => {
+                self.counters.kept.increment();
+                // Somebody may have come to serve it just before it waited.
+                self.answer_questions();
+            }
+        }
+    }
+
     /// The routes are others: what waits for those that are served now goes on.
-    pub(in crate::server::cluster) fn look(&self) {
-        let partitions: Vec<Partition> = lock(&self.waiting).requests.partitions().collect();
+    pub(in crate::server::cluster) fn look(self: &Arc<Self>) {
+        let waiting = lock(&self.waiting);
+        let (now, partitions) = (
+            self.now(),
+            waiting.requests.partitions().collect::<Vec<_>>(),
+        );
+        let is_late = waiting.next_late().is_some_and(|late| late <= now);
+        drop(waiting);
         for partition in partitions {
             self.begin_turn(partition);
         }
+        self.answer_questions();
+        if is_late {
+            // There was no room for a timer.
+            self.drop_late();
+        }
+    }
+
+    fn answer_questions(&self) {
+        let now = self.now();
+        let goes_on = |question: &KeptQuestion| {
+            may_go_on(
+                self.routes.owner_of(question.partition, now),
+                question.known_in,
+            )
+        };
+        let mut waiting = lock(&self.waiting);
+        if waiting.questions.is_empty() {
+            return;
+        }
+        let questions = mem::take(&mut waiting.questions);
+        let (answered, left): (VecDeque<_>, _) = questions.into_iter().partition(goes_on);
+        waiting.questions = left;
+        drop(waiting);
+        answered.into_iter().for_each(|question| (question.told)());
     }
 
     fn begin_turn(&self, partition: Partition) {
@@ -252,15 +296,17 @@ impl KeptMessages {
         let mut waiting = lock(&self.waiting);
         waiting.is_closed = true;
         let ended = waiting.requests.take_late(Instant::from_nanos(u64::MAX));
+        let questions = mem::take(&mut waiting.questions);
         self.note_all(&waiting);
         drop(waiting);
-        drop(ended);
+        drop((ended, questions));
     }
 
     pub(in crate::server::cluster) fn figures(&self) -> KeptFigures {
+        let waiting = lock(&self.waiting);
         KeptFigures {
             kept: self.counters.kept.get(),
-            waiting: lock(&self.waiting).requests.len() as u64,
+            waiting: (waiting.requests.len() + waiting.questions.len()) as u64,
             copies: self.counters.copies.get(),
             refused: self.counters.refused.get(),
             late: self.counters.late.get(),
@@ -278,28 +324,40 @@ impl KeptMessages {
     }
 
     fn set_timer(self: &Arc<Self>, waiting: &mut WaitingMessages) {
-        let Some(late) = waiting.requests.next_late().filter(|_| !waiting.is_timed) else {
+        let Some(late) = waiting.next_late().filter(|_| !waiting.is_timed) else {
             return;
         };
         let kept = Arc::downgrade(self);
         let look = move || kept.upgrade().map_or((), |kept| kept.drop_late());
         let rest = late - self.now();
         let timer = self.runtime.timers().timer().label("cluster").after(rest);
-        // Without room for a timer the next request sets it.
+        // Without room for a timer the next request sets it, or a look at the routes, which comes with each beat.
         waiting.is_timed = timer.on(self.runtime.pool()).run(look).is_ok();
     }
 
     fn drop_late(self: &Arc<Self>) {
+        let now = self.now();
         let mut waiting = lock(&self.waiting);
         waiting.is_timed = false;
-        let late = waiting.requests.take_late(self.now());
+        let late = waiting.requests.take_late(now);
+        let is_on_time = |question: &KeptQuestion| question.deadline > now;
+        let on_time = (waiting.questions.iter()).position(is_on_time);
+        let rest = on_time.unwrap_or(waiting.questions.len());
+        let kept = waiting.questions.split_off(rest);
+        let late_questions = mem::replace(&mut waiting.questions, kept);
         self.note_all(&waiting);
         self.set_timer(&mut waiting);
+        let partitions: Vec<Partition> = waiting.requests.partitions().collect();
         drop(waiting);
-        self.counters.late.add(late.len() as u64);
+        (self.counters.late).add((late.len() + late_questions.len()) as u64);
+        drop(late_questions);
         if let Some(ways) = self.ways.get() {
             late.into_iter()
                 .for_each(|kept| (ways.give_up)(kept.request));
+        }
+        // What is the first now may have somebody who serves it, which the one before it had not.
+        for partition in partitions {
+            self.begin_turn(partition);
         }
     }
 
@@ -319,14 +377,28 @@ impl KeptMessages {
     }
 }
 
+impl WaitingMessages {
+    fn next_late(&self) -> Option<Instant> {
+        let question = self.questions.front().map(|question| question.deadline);
+        [self.requests.next_late(), question]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
 impl PlacedRequest {
-    /// Whether it may go to who has its partition: what another node has handed here only if that is known by a later epoch.
     fn goes_on(&self, owner: PartitionOwner) -> bool {
-        match owner {
-            PartitionOwner::Here => true,
-            PartitionOwner::At { epoch, .. } => epoch > self.request.known_in,
-            PartitionOwner::Nobody => false,
-        }
+        may_go_on(owner, self.request.known_in)
+    }
+}
+
+/// Whether something may go to who has its partition: what another node has handed here only if that is known by a later epoch.
+fn may_go_on(owner: PartitionOwner, known_in: u64) -> bool {
+    match owner {
+        PartitionOwner::Here => true,
+        PartitionOwner::At { epoch, .. } => epoch > known_in,
+        PartitionOwner::Nobody => false,
     }
 }
 
@@ -344,6 +416,8 @@ fn room_bytes(runtime: &Runtime) -> u64 {
 /// How long a request waits after its last copy. A client sends one after 0.5, 1.5 and 3.5 s (RFC 3261 §17.1.2.2), so what is kept ends
 /// only between the last two of these, if at all; over a connection this is how long a client is told nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Questions over HTTP, beyond which they are refused.
+const QUESTIONS_MAX: usize = 1024;
 /// Of the memory of buffers, all of them together have at most this part.
 const MEMORY_PART: u64 = 16;
 const BYTES_MAX: u64 = 16 << 20;

@@ -1,11 +1,14 @@
 //! What has waited goes on.
 
-use super::kept_messages::{KeptRequest, KeptWays, KeptWhat};
+use super::kept_messages::{KeptRequest, KeptWays};
 use crate::server::{cluster::requests::request_route::Arrival, core::Core};
 use busyhour::buffer::Buffer;
 use busyhour_cluster::Partition;
 use busyhour_sip::{Flow, Message, Start};
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering},
+};
 
 impl Core {
     /// From now on requests that have waited for their partitions are handled.
@@ -38,9 +41,13 @@ impl Core {
             let Some(kept) = cluster.kept.next(partition) else {
                 return;
             };
-            match kept.what {
-                KeptWhat::Message(flow, datagram) => self.go_on(flow, &datagram, kept.known_in),
-                KeptWhat::Question(told) => told(),
+            // Whoever unwinds here would keep the turn for ever.
+            let go_on = || self.go_on(kept.flow, &kept.datagram, kept.known_in);
+            if catch_unwind(AssertUnwindSafe(go_on)).is_err() {
+                tracing::error!(
+                    event = "kept_request_panicked",
+                    "a request that had waited for its partition was dropped: its handling panicked"
+                );
             }
         }
         let core = Arc::downgrade(self);
@@ -75,10 +82,8 @@ impl Core {
 
     /// Nobody has served it in time.
     fn give_up_kept(&self, kept: KeptRequest) {
-        if let KeptWhat::Message(flow, datagram) = kept.what
-            && let Ok(message) = Message::parse(&datagram)
-        {
-            self.set_aside(&message, flow);
+        if let Ok(message) = Message::parse(&kept.datagram) {
+            self.set_aside(&message, kept.flow);
         }
     }
 }

@@ -86,7 +86,9 @@ impl Core {
         for flow in tasks.over {
             self.flow_ended(flow);
         }
-        if let Some((later, _)) = loads.iter().nth(READ_AT_ONCE) {
+        // Of many, as those of a node that is dead, half at a time: nobody serves them before, and each reading asks for a connection.
+        let at_once = READ_AT_ONCE.max(loads.len().div_ceil(2));
+        if let Some((later, _)) = loads.iter().nth(at_once) {
             // They are served as soon as they are read, and what is to be forgotten does not wait for all of them.
             inbox.load_next(loads.split_off(&later.clone()));
         }
@@ -175,7 +177,7 @@ enum Followed {
     TryAgain,
 }
 
-/// Partitions that are read together.
+/// Partitions that are read together, if there are not many more.
 const READ_AT_ONCE: usize = 8;
 /// The pause before partitions that could not be read are tried again.
 const PACE: Duration = Duration::from_millis(200);

@@ -9,7 +9,6 @@ use crate::server::{
     core::Core,
 };
 use busyhour::timer::AddError;
-use busyhour_cluster::{Life, NodeView};
 use std::{sync::Arc, time::Duration};
 
 impl Core {
@@ -44,19 +43,14 @@ impl ClusterNode {
         if !self.link.knows_nodes() {
             return false;
         }
-        let others = self.others_with_partitions();
-        if others == 0 {
+        let others = self.other_owners();
+        if others.is_empty() {
             return true;
         }
         let figures = self.live.figures();
-        let paths = self.link.paths.as_ref();
-        let are_open = paths.is_none_or(|paths| NodePaths::open_count(paths) >= others);
+        let is_open = |paths: &NodePaths| others.iter().all(|it| paths.is_open_to(*it));
+        let are_open = self.link.paths.as_ref().is_none_or(is_open);
         are_open && figures.is_whole && figures.unheard == 0
-    }
-
-    fn others_with_partitions(&self) -> u64 {
-        let has_partitions = |node: &&NodeView| node.life == Life::Current && !node.is_draining;
-        self.count_others(has_partitions)
     }
 }
 
