@@ -381,3 +381,118 @@ const WOKE_ITSELF: usize = 1;
 const _: () = assert!(align_of::<ShareCell>() > WOKE_ITSELF);
 /// Its address marks a thread that collects.
 static COLLECTING: u64 = 0;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::{Clock, UnixTime},
+        pool::{TaskPool, yield_now},
+    };
+    use std::{future::poll_fn, sync::mpsc, task::Poll, thread, time::Duration};
+
+    /// A limit that only a failing test reaches.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Notes whether an entity pays, in the turn where it is called, and in the plain task
+    /// that the worker runs after that turn.
+    type Note = Box<dyn FnOnce() + Send>;
+
+    /// Both, with one worker, in a turn that `begin` begins.
+    fn pays(begin: impl FnOnce(&TaskPool, Note)) -> (bool, bool) {
+        let pool = TaskPool::builder().workers(1).build().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let same_pool = pool.clone();
+        let note = move || {
+            let in_turn = has_payer();
+            let tell = move || sender.send((in_turn, has_payer())).unwrap();
+            same_pool.push(tell).unwrap();
+        };
+        begin(&pool, Box::new(note));
+        receiver.recv_timeout(LONG).unwrap()
+    }
+
+    /// The token is queued by then, and another worker may run the entity, or free it.
+    #[test]
+    fn nobody_pays_once_a_future_has_yielded() {
+        let both = pays(|pool, note| {
+            let yields = async {
+                note();
+                yield_now().await;
+            };
+            drop(pool.spawn_as(Class::default(), yields));
+        });
+        assert_eq!(both, (true, false));
+    }
+
+    #[test]
+    fn nobody_pays_once_a_future_was_woken_in_its_poll() {
+        let both = pays(|pool, note| {
+            let mut note = Some(note);
+            let woken = poll_fn(move |context| {
+                let Some(note) = note.take() else {
+                    return Poll::Ready(());
+                };
+                let waker = context.waker().clone();
+                thread::spawn(|| waker.wake()).join().unwrap();
+                note();
+                Poll::Pending
+            });
+            drop(pool.spawn_as(Class::default(), woken));
+        });
+        assert_eq!(both, (true, false));
+    }
+
+    #[test]
+    fn nobody_pays_once_a_future_has_ended() {
+        let ready = pays(|pool, note| drop(pool.spawn_as(Class::default(), async { note() })));
+        assert_eq!(ready, (true, false));
+        let panicked = pays(|pool, note| {
+            let panics = async {
+                note();
+                panic!("on purpose");
+            };
+            drop(pool.spawn_as(Class::default(), panics));
+        });
+        assert_eq!(panicked, (true, false));
+    }
+
+    #[test]
+    fn nobody_pays_once_a_serializer_waits_for_its_next_turn() {
+        let both = pays(|pool, note| {
+            let calls = pool.serializer("calls").build().unwrap();
+            let same_calls = calls.clone();
+            let has_more = move || {
+                note();
+                same_calls.push(|| ()).unwrap();
+                request_yield();
+            };
+            calls.push(has_more).unwrap();
+        });
+        assert_eq!(both, (true, false));
+    }
+
+    /// An entity of the other pool must not share the counter of one of this pool.
+    #[test]
+    fn the_payer_of_a_turn_is_hidden_from_another_pool() {
+        let clock = Clock::simulated(UnixTime::from_secs(0));
+        let other = TaskPool::builder().workers(1).clock(clock).build().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let in_turn = move || {
+            while other.stats().idle_worker_count < 1 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let before = has_payer();
+            let mut inside = None;
+            other.inline_runner().run(|| inside = Some(has_payer()));
+            sender.send((before, inside, has_payer())).unwrap();
+        };
+        let pool = TaskPool::builder().workers(1).build().unwrap();
+        pool.serializer("calls")
+            .build()
+            .unwrap()
+            .push(in_turn)
+            .unwrap();
+        assert_eq!(receiver.recv_timeout(LONG), Ok((true, Some(false), true)));
+    }
+}

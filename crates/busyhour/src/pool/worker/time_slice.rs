@@ -139,8 +139,8 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
     /// token may be given up.
     #[inline(always)]
     pub(crate) fn charge(&mut self, token: &Token) {
+        context::forget_payer();
         if let Some(on) = &mut self.on {
-            context::forget_payer();
             let ran_ns = on.turn_clock.end_turn(false);
             let worker = on.current.worker;
             token.with_share(|share| {
