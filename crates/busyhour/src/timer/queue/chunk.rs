@@ -260,8 +260,8 @@ impl<T> Chunk<T> {
         let mut first = None;
         let mut first_ns = u64::MAX;
         for ((slot, deadline_ns), offset) in slots.iter().zip(deadlines).zip(offsets) {
-            // One branch, which is rarely taken.
-            if slot.is_ranged() & ((*deadline_ns < first_ns) | first.is_none()) {
+            // Mostly it is later, and then the slot, which may be far away, is not read.
+            if (*deadline_ns < first_ns || first.is_none()) && slot.is_ranged() {
                 first_ns = *deadline_ns;
                 first = Some((offset, first_ns, stamps::unranged(slot.stamp)));
             }

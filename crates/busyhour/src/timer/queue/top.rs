@@ -178,11 +178,14 @@ impl Top {
     pub(super) fn earliest(&self, slots: &impl RangedSlots) -> TimerEntry {
         let mut first = TimerEntry::NONE;
         self.bucket.for_each(|item| {
-            first = first.earlier(match SlotRange::of_entry(item) {
+            let found = match SlotRange::of_entry(item) {
                 Some(range) => slots.earliest(range),
-                None if slots.is_live(item) => item,
-                None => TimerEntry::NONE,
-            });
+                None => item,
+            };
+            // Mostly it is later, and then its slot, which may be far away, is not read.
+            if first.earlier(found) != first && slots.is_live(found) {
+                first = found;
+            }
         });
         match self.grows() {
             true => first.earlier(slots.earliest(self.growing())),
