@@ -351,11 +351,12 @@ impl Drop for InsidePool {
     }
 }
 
-/// The payer of the outer pool's turn and the future that is polled there, restored when
-/// this is dropped.
+/// The payer of the outer pool's turn, the future that is polled there, and whether the end
+/// of that turn was requested; restored when this is dropped.
 struct OuterTurn {
     payer: *const ShareCell,
     future_task: usize,
+    yield_requested: bool,
 }
 
 impl OuterTurn {
@@ -363,6 +364,7 @@ impl OuterTurn {
         THREAD_LOCALS.with(|locals| Self {
             payer: locals.payer.replace(ptr::null()),
             future_task: locals.future_task.replace(0),
+            yield_requested: locals.yield_requested.replace(false),
         })
     }
 }
@@ -372,6 +374,7 @@ impl Drop for OuterTurn {
         THREAD_LOCALS.with(|locals| {
             locals.payer.set(self.payer);
             locals.future_task.set(self.future_task);
+            locals.yield_requested.set(self.yield_requested);
         });
     }
 }
@@ -472,9 +475,10 @@ mod tests {
         assert_eq!(both, (true, false));
     }
 
-    /// An entity of the other pool must not share the counter of one of this pool.
+    /// An entity of the other pool must not share the counter of one of this pool, and a turn
+    /// there does not take back what this turn has requested.
     #[test]
-    fn the_payer_of_a_turn_is_hidden_from_another_pool() {
+    fn a_turn_is_hidden_from_another_pool() {
         let clock = Clock::simulated(UnixTime::from_secs(0));
         let other = TaskPool::builder().workers(1).clock(clock).build().unwrap();
         let (sender, receiver) = mpsc::channel();
@@ -482,10 +486,13 @@ mod tests {
             while other.stats().idle_worker_count < 1 {
                 thread::sleep(Duration::from_millis(1));
             }
-            let before = has_payer();
-            let mut inside = None;
-            other.inline_runner().run(|| inside = Some(has_payer()));
-            sender.send((before, inside, has_payer())).unwrap();
+            let mut seen = Vec::new();
+            request_yield();
+            seen.push((has_payer(), is_yield_requested()));
+            let look = || seen.push((has_payer(), is_yield_requested()));
+            other.inline_runner().run(look);
+            seen.push((has_payer(), is_yield_requested()));
+            sender.send(seen).unwrap();
         };
         let pool = TaskPool::builder().workers(1).build().unwrap();
         pool.serializer("calls")
@@ -493,6 +500,7 @@ mod tests {
             .unwrap()
             .push(in_turn)
             .unwrap();
-        assert_eq!(receiver.recv_timeout(LONG), Ok((true, Some(false), true)));
+        let seen = receiver.recv_timeout(LONG).unwrap();
+        assert_eq!(seen, [(true, true), (false, false), (true, true)]);
     }
 }
