@@ -86,13 +86,17 @@ fn flood(light: &Light, count: usize, time: Duration, push: impl Fn(Box<dyn FnOn
     }
 }
 
-/// Blocks the only worker while `prepare` pushes.
+/// Blocks the only worker while `prepare` pushes. A worker that is not yet blocked may take
+/// an entity together with the task that blocks it, and run the entity first.
 fn held(pool: &TaskPool, prepare: impl FnOnce()) {
     let (release, held) = mpsc::channel::<()>();
+    let (begins, begun) = mpsc::channel();
     pool.push(move || {
+        begins.send(()).expect("the test waits");
         held.recv().ok();
     })
     .expect("room");
+    begun.recv().expect("it runs");
     prepare();
     drop(release);
 }
