@@ -360,3 +360,28 @@ fn hop([next, after]: [Serializer; 2], left: u32, done: mpsc::Sender<()>) {
     };
     next.push(hop_on).unwrap();
 }
+
+/// An `unpark` that a task leaves, or one of the pool that comes late, ends the worker's next
+/// park at once.
+#[test]
+fn a_worker_whose_park_ends_at_once_has_not_been_idle_for_long() {
+    let pool = TaskPool::builder().workers(1).maximum(3);
+    let pool = pool.growth_threshold(0).build().unwrap();
+    for _ in 0..20 {
+        let meeting = Arc::new(Barrier::new(4));
+        for _ in 0..3 {
+            let meeting = Arc::clone(&meeting);
+            let meet = move || {
+                thread::current().unpark();
+                meeting.wait();
+            };
+            pool.push(meet).unwrap();
+        }
+        (0..8).for_each(|_| pool.push(|| ()).unwrap());
+        meeting.wait();
+        while pool.stats().idle_worker_count < pool.stats().worker_count {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(pool.stats().worker_count, 3);
+    }
+}

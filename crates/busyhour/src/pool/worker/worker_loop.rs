@@ -1,6 +1,6 @@
 //! A worker's loop: switch, run, search, sleep.
 
-use std::{cell::Cell, hint::spin_loop, sync::atomic::Ordering};
+use std::{cell::Cell, hint::spin_loop, sync::atomic::Ordering, time::Instant as MachineInstant};
 
 use super::{
     stuck_rescue::StuckRescue,
@@ -262,12 +262,18 @@ impl<'a> WorkerLoop<'a> {
     /// Whether this worker ends instead, for lack of work.
     fn sleep_until_woken(&self) -> bool {
         let (shared, worker) = (self.shared, self.current.worker);
-        while !worker.park(shared.workers.idle_timeout()) {
-            if shared.workers.has_spare() && shared.workers.sleepers.rouse(worker.number) {
+        loop {
+            let (timeout, since) = (shared.workers.idle_timeout(), MachineInstant::now());
+            if worker.park(timeout) {
+                return false;
+            }
+            // Parking ends at once after an `unpark` that came late, or that a task has left.
+            let is_idle = timeout.is_some_and(|timeout| since.elapsed() >= timeout / 2);
+            let is_spare = is_idle && shared.workers.has_spare();
+            if is_spare && shared.workers.sleepers.rouse(worker.number) {
                 return self.retire();
             }
         }
-        false
     }
 
     /// Searches again, of its own accord or because another thread woke it
