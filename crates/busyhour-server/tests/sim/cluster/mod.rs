@@ -64,7 +64,11 @@ fn one_of_two_nodes_that_have_adopted_a_dialog_keeps_it() {
 #[test]
 fn replay_calls() {
     if let Some(seed) = number("BUSYHOUR_SIM_SEED") {
-        let (hash, handed_over) = CallsWorld::new(seed).logged().run();
+        let world = match std::env::var_os("BUSYHOUR_SIM_KILLED") {
+            Some(_) => CallsWorld::of_killed_nodes(seed),
+            None => CallsWorld::new(seed),
+        };
+        let (hash, handed_over) = world.logged().run();
         println!("seed {seed}: {hash:016x}, {handed_over} dialogs were handed over");
     }
 }

@@ -115,13 +115,10 @@ impl ClusterSite {
     /// One node after the other is killed, and nothing else happens.
     pub fn killing_each_in_turn(mut self) -> Self {
         let count = self.places.len();
-        let kill = |number: usize| {
-            let at = (20 + 30 * number as u64) * SECOND;
-            (at, Step::Kill(number % count, 20 * SECOND))
-        };
+        let at = |number: usize| (20 + 30 * number as u64) * SECOND;
+        let kill = |number: usize| (at(number), Step::Kill(number % count, 20 * SECOND));
         self.plan = (0..KILLS).map(kill).collect();
-        self.plan
-            .push(((20 + 15 * KILLS as u64) * SECOND, Step::Quiet));
+        self.plan.push((at(KILLS), Step::Quiet));
         self
     }
 
