@@ -52,13 +52,8 @@ fn every_seed_of_a_cluster_shows_the_calls_that_there_are() {
 /// Two nodes have adopted one dialog: who carried it at first is back, or both telephones have refreshed it.
 #[test]
 fn one_of_two_nodes_that_have_adopted_a_dialog_keeps_it() {
-    let handed_over = (0..3).map(|seed| CallsWorld::of_killed_nodes(seed).run().1);
-    let handed_over: Vec<u64> = handed_over.collect();
-    println!("dialogs that were handed over: {handed_over:?}");
-    assert!(
-        handed_over.iter().any(|count| *count > 0),
-        "{handed_over:?}"
-    );
+    let hands_over = |seed| CallsWorld::of_killed_nodes(seed).run().1 > 0;
+    assert!((0..8).any(hands_over), "none was handed over");
 }
 
 #[test]
