@@ -184,7 +184,7 @@ impl Core {
                 self.load.note_call();
             }
             Ok(Begin::Begun) => {}
-            Ok(Begin::EndsElsewhere) => self.tell_nodes_of_end(request),
+            Ok(Begin::EndsElsewhere) => self.tell_nodes_of_request(request.flow, request.datagram),
             Ok(Begin::NotOfDialog) => {
                 self.calls.counters.untrusted_routes.increment();
                 self.refuse_call(request, &Refusal::NoDialog);

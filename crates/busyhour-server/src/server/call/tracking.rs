@@ -9,10 +9,9 @@ use busyhour_registrar::Now;
 use busyhour_sip::{Flow, Message};
 
 /// What the table of dialogs calls a request.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(in crate::server) enum Tracking {
     /// It is not of a dialog that is known.
-    #[default]
     None,
     /// The INVITE of a call.
     Call(CallHandle),

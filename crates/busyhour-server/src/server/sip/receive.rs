@@ -162,7 +162,7 @@ impl Core {
             return match step {
                 ResponseStep::Stray => traffic.stray_responses.increment(),
                 ResponseStep::Taken => {}
-                ResponseStep::Adopted(request) => self.tell_nodes_of_adoption(flow, &request),
+                ResponseStep::Adopted(request) => self.tell_nodes_of_request(flow, &request),
             };
         };
         let Some(watcher) = self.watchers.find(tag) else {

@@ -50,6 +50,7 @@ fn every_seed_of_a_cluster_shows_the_calls_that_there_are() {
 }
 
 /// Two nodes have adopted one dialog: who carried it at first is back, or both telephones have refreshed it.
+/// `BUSYHOUR_SIM_KILLED=1` has `replay_calls` run such a world.
 #[test]
 fn one_of_two_nodes_that_have_adopted_a_dialog_keeps_it() {
     let hands_over = |seed| CallsWorld::of_killed_nodes(seed).run().1 > 0;

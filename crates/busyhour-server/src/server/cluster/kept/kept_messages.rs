@@ -201,12 +201,13 @@ impl KeptMessages {
             told,
         };
         let mut waiting = lock(&self.waiting);
-        let is_refused = waiting.is_closed || waiting.questions.len() == QUESTIONS_MAX;
-        let mut refused = None;
-        match is_refused {
-            true => refused = Some(question),
-            false => waiting.questions.push_back(question),
-        }
+        let refused = match waiting.is_closed || waiting.questions.len() == QUESTIONS_MAX {
+            true => Some(question),
+            false => {
+                waiting.questions.push_back(question);
+                None
+            }
+        };
         self.set_timer(&mut waiting);
         drop(waiting);
         match refused {

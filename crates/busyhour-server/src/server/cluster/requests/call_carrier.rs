@@ -31,19 +31,9 @@ impl Core {
         carrier.is_some_and(|carrier| carrier != link.own() && link.is_live(carrier))
     }
 
-    /// A BYE goes on from here, and another node may carry its dialog: the one that the route names could not be told; or one has
-    /// adopted the dialog, and has not heard yet that another one has, too. They have to be told, or the lamps of its devices stay
-    /// lit.
-    pub(in crate::server) fn tell_nodes_of_end(&self, bye: &Request<'_>) {
-        self.tell_nodes(bye.flow, bye.datagram);
-    }
-
-    /// By this request a dialog was adopted here.
-    pub(in crate::server) fn tell_nodes_of_adoption(&self, flow: Flow, request: &[u8]) {
-        self.tell_nodes(flow, request);
-    }
-
-    fn tell_nodes(&self, flow: Flow, request: &[u8]) {
+    /// Another node may carry the dialog of this request, which came over this flow and goes on from here. It is a BYE: then the lamps
+    /// of its devices would stay lit there. Or it is the INVITE or UPDATE by which the dialog was adopted here.
+    pub(in crate::server) fn tell_nodes_of_request(&self, flow: Flow, request: &[u8]) {
         let (Some(cluster), Ok(message)) = (&self.cluster, Message::parse(request)) else {
             return;
         };
