@@ -11,6 +11,7 @@ use crate::{
     network::Packet,
     watcher::Watcher,
 };
+use busyhour_server::server::{CallView, ServerStats};
 use busyhour_sip::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -194,6 +195,21 @@ impl Users {
         let talks = self.telephones.iter().flat_map(Telephone::talks);
         talks.map(|(name, _)| name.clone()).collect()
     }
+}
+
+/// A server has nothing of a call any more.
+pub fn assert_no_calls(stats: &ServerStats, lasting: &[CallView]) {
+    let (calls, proxy, dialogs) = (&stats.calls, &stats.calls.proxy, &stats.calls.dialogs);
+    let left = [
+        calls.charged_bytes,
+        proxy.transaction_count,
+        proxy.branch_count,
+        proxy.held_bytes,
+        dialogs.call_count,
+        dialogs.lingering_count,
+    ];
+    assert_eq!(left, [0; 6], "{calls:#?}");
+    assert!(lasting.is_empty());
 }
 
 const USERS: usize = 4;

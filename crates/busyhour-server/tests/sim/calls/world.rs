@@ -2,7 +2,7 @@
 
 use super::{
     telephone::Story,
-    users::{Servers, Users},
+    users::{Servers, Users, assert_no_calls},
 };
 use crate::{
     client::{NEVER, SECOND},
@@ -115,18 +115,8 @@ impl World {
     }
 
     fn check_tables(&self) {
-        let stats = self.site.life().stats().calls;
-        let (proxy, dialogs) = (&stats.proxy, &stats.dialogs);
-        let left = [
-            stats.charged_bytes,
-            proxy.transaction_count,
-            proxy.branch_count,
-            proxy.held_bytes,
-            dialogs.call_count,
-            dialogs.lingering_count,
-        ];
-        assert_eq!(left, [0; 6], "{stats:#?}");
-        assert!(self.site.life().calls().is_empty());
+        let life = self.site.life();
+        assert_no_calls(&life.stats(), &life.calls());
     }
 
     /// Each call has one record of each server that carried it, and the last one says what its

@@ -2,7 +2,7 @@
 
 use super::site::{ClusterSite, Ways};
 use crate::{
-    calls::users::{Servers, Users},
+    calls::users::{Servers, Users, assert_no_calls},
     client::SECOND,
     life,
     network::Faults,
@@ -102,18 +102,8 @@ impl CallsWorld {
     /// No node has anything of a call any more.
     fn check_tables(&self) {
         for node in self.site.nodes() {
-            let stats = node.server.stats().calls;
-            let (proxy, dialogs) = (&stats.proxy, &stats.dialogs);
-            let left = [
-                stats.charged_bytes,
-                proxy.transaction_count,
-                proxy.branch_count,
-                proxy.held_bytes,
-                dialogs.call_count,
-                dialogs.lingering_count,
-            ];
-            assert_eq!(left, [0; 6], "{stats:#?}");
-            assert!(node.server.calls(usize::MAX).is_empty());
+            let server = &node.server;
+            assert_no_calls(&server.stats(), &server.calls(usize::MAX));
         }
     }
 
