@@ -199,15 +199,14 @@ impl Dialogs {
         parties: &[Party; 2],
         out: &mut DialogActions,
     ) -> bool {
-        if self.carried(request, parties) != Some(Carried::Adopted) {
-            return false;
-        }
         let Some((key, index)) = self.find_of(request, parties) else {
             return false;
         };
-        if let Some(call) = self.calls.get_mut(key) {
-            call.end(index, [DialogEnd::Replaced; 2], None, None);
-        }
+        let call = self.calls.get_mut(key);
+        let Some(call) = call.filter(|it| it.is_adopted && !it.dialogs[index].is_over()) else {
+            return false;
+        };
+        call.end(index, [DialogEnd::Replaced; 2], None, None);
         let ended_len = out.ended.len();
         self.settle(key, now, out);
         out.ended.truncate(ended_len);
