@@ -29,7 +29,7 @@ pub use action::{Action, Reply, Route};
 pub use assignment::assignment;
 pub use broker::{Answered, Broker, BrokerError, BrokerMessage, Receive};
 pub use connection_ends::ConnectionEnds;
-pub use kept_requests::{Keeping, KeptRequests};
+pub use kept_requests::{Keeping, KeptPlace, KeptRequests};
 pub use live::{
     Beacon, Entry, Incarnation, Key, LiveAction, LiveChange, LiveChanges, LiveMessage, LiveMirror,
     LiveOrigin, LiveOutbox, Part, PartRequest, Report, SharedAction, SharedStates, Value,

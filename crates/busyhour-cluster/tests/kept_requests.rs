@@ -4,15 +4,20 @@
 mod seeds;
 
 use busyhour::clock::Instant;
-use busyhour_cluster::{Keeping, KeptRequests, Partition};
+use busyhour_cluster::{Keeping, KeptPlace, KeptRequests, Partition};
 use seeds::{Random, seeds};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// What is done with them.
 #[derive(Debug)]
 enum Operation {
     Keep {
         partition: u8,
+        name: u128,
+        has_room: bool,
+    },
+    /// One that has gone on, or that did not have to wait, could not be done.
+    PutBack {
         name: u128,
         has_room: bool,
     },
@@ -27,6 +32,9 @@ enum Operation {
 #[derive(Default)]
 struct Oracle {
     waiting: Vec<Waiting>,
+    /// The places of those that went on and had been put back before.
+    places: BTreeMap<u128, u64>,
+    last_place: u64,
     turns: Vec<u8>,
     now_ms: u64,
     last: u64,
@@ -37,6 +45,8 @@ struct Waiting {
     name: u128,
     number: u64,
     since_ms: u64,
+    /// Of those that were put back.
+    place: u64,
 }
 
 /// What an operation gives.
@@ -56,6 +66,18 @@ impl Oracle {
                 name,
                 has_room,
             } => Outcome::Kept(self.keep(partition, name, has_room)),
+            Operation::PutBack { name, has_room } => {
+                let place = self.places.get(&name).copied();
+                let place = place.unwrap_or_else(|| {
+                    self.last_place += 1;
+                    self.last_place
+                });
+                let keeping = self.keep(partition_of(name), name, has_room);
+                if let Some(one) = self.waiting.iter_mut().find(|one| one.name == name) {
+                    one.place = one.place.min(place);
+                }
+                Outcome::Kept(keeping)
+            }
             Operation::BeginTurn(partition, up_to) => {
                 let begins = !self.turns.contains(&partition)
                     && self.first(partition).is_some_and(|first| first <= up_to);
@@ -69,7 +91,7 @@ impl Oracle {
                 self.turns.retain(|turn| *turn != partition);
                 if let Some(number) = next {
                     self.turns.push(partition);
-                    self.waiting.retain(|one| one.number != number);
+                    self.take_out(number);
                 }
                 Outcome::Next(next)
             }
@@ -101,13 +123,24 @@ impl Oracle {
             name,
             number: self.last,
             since_ms: now_ms,
+            place: u64::MAX,
         });
         Keeping::Kept
     }
 
+    fn take_out(&mut self, number: u64) {
+        let at = self.waiting.iter().position(|one| one.number == number);
+        let one = self.waiting.remove(at.expect("it waits"));
+        match one.place {
+            u64::MAX => self.places.remove(&one.name),
+            place => self.places.insert(one.name, place),
+        };
+    }
+
     fn first(&self, partition: u8) -> Option<u64> {
-        let mut of_it = self.waiting.iter().filter(|one| one.partition == partition);
-        of_it.next().map(|one| one.number)
+        let of_it = self.waiting.iter().filter(|one| one.partition == partition);
+        let first = of_it.min_by_key(|one| (one.place, one.number));
+        first.map(|one| one.number)
     }
 
     fn waits(&self, partition: u8) -> bool {
@@ -125,7 +158,7 @@ fn what_waits_goes_on_in_its_order_or_is_late() {
 fn run(seed: u64) {
     let mut random = Random(seed);
     let (mut oracle, mut kept) = (Oracle::default(), KeptRequests::new(PATIENCE));
-    let mut names = 0;
+    let (mut names, mut places) = (0, BTreeMap::new());
     for _ in 0..1000 {
         let operation = draw(&mut random, &mut names);
         let expected = oracle.apply(&operation);
@@ -137,16 +170,29 @@ fn run(seed: u64) {
                 has_room,
             } => {
                 let number = oracle.last;
-                let request = || has_room.then_some(number);
+                let request = || has_room.then_some((number, name));
                 Outcome::Kept(kept.keep(now, Partition(partition), name, request))
             }
-            Operation::BeginTurn(partition, up_to) => {
-                Outcome::Began(kept.begin_turn(Partition(partition), |number| *number <= up_to))
+            Operation::PutBack { name, has_room } => {
+                let (number, partition) = (oracle.last, Partition(partition_of(name)));
+                let place = places.get(&name).copied().unwrap_or_default();
+                let request = || has_room.then_some((number, name));
+                Outcome::Kept(kept.put_back(now, partition, name, place, request))
             }
+            Operation::BeginTurn(partition, up_to) => Outcome::Began(
+                kept.begin_turn(Partition(partition), |(number, _)| *number <= up_to),
+            ),
             Operation::Next(partition, up_to) => {
-                Outcome::Next(kept.next(Partition(partition), |number| *number <= up_to))
+                let next = kept.next(Partition(partition), |(number, _)| *number <= up_to);
+                Outcome::Next(next.map(|(place, (number, name))| {
+                    places.insert(name, place);
+                    number
+                }))
             }
-            Operation::Pass(_) => Outcome::Late(kept.take_late(now)),
+            Operation::Pass(_) => {
+                let late = kept.take_late(now).into_iter();
+                Outcome::Late(late.map(|(number, _)| number).collect())
+            }
         };
         assert_eq!(outcome, expected, "seed {seed}: {operation:?}");
         assert_eq!(kept.len(), oracle.waiting.len(), "seed {seed}");
@@ -167,26 +213,76 @@ fn draw(random: &mut Random, names: &mut u128) -> Operation {
         0 => random.below(400),
         _ => u64::MAX,
     };
-    match random.below(10) {
+    let has_room = random.below(10) > 0;
+    match random.below(12) {
         0..4 => {
-            let is_copy = *names > 0 && random.below(3) == 0;
-            let name = match is_copy {
-                true => *names - u128::from(random.below(10).min(*names as u64)),
-                false => *names + 1,
-            };
-            *names = name.max(*names);
+            let name = draw_name(random, names, 3);
             Operation::Keep {
-                partition: (name % u128::from(PARTITIONS)) as u8,
+                partition: partition_of(name),
                 name,
-                has_room: random.below(10) > 0,
+                has_room,
             }
         }
         4..6 => Operation::BeginTurn(partition, up_to),
         6..9 => Operation::Next(partition, up_to),
-        _ => Operation::Pass(random.below(800)),
+        9 => Operation::Pass(random.below(800)),
+        _ => Operation::PutBack {
+            // Mostly it is one that has waited.
+            name: draw_name(random, names, 1),
+            has_room,
+        },
     }
+}
+
+/// One of so many has an earlier name.
+fn draw_name(random: &mut Random, names: &mut u128, one_in: u64) -> u128 {
+    let name = match *names > 0 && random.below(one_in) == 0 {
+        true => *names - u128::from(random.below(10).min(*names as u64)),
+        false => *names + 1,
+    };
+    *names = name.max(*names);
+    name
+}
+
+fn partition_of(name: u128) -> u8 {
+    (name % u128::from(PARTITIONS)) as u8
 }
 
 const PARTITIONS: u8 = 4;
 const PATIENCE_MS: u64 = 2000;
 const PATIENCE: Duration = Duration::from_millis(PATIENCE_MS);
+
+/// As it goes on, so it comes back: what is put back keeps its place among those that were put back before.
+#[test]
+fn what_is_put_back_keeps_its_place() {
+    let (mut kept, now) = (KeptRequests::new(PATIENCE), Instant::from_nanos(0));
+    let partition = Partition(1);
+    let keep = |kept: &mut KeptRequests<u128>, name| {
+        assert_eq!(
+            kept.keep(now, partition, name, || Some(name)),
+            Keeping::Kept
+        );
+    };
+    let put_back = |kept: &mut KeptRequests<u128>, name, place| {
+        let keeping = kept.put_back(now, partition, name, place, || Some(name));
+        assert_eq!(keeping, Keeping::Kept, "{name}");
+    };
+    [1, 2].into_iter().for_each(|name| keep(&mut kept, name));
+    assert!(kept.begin_turn(partition, |_| true));
+    let next = |kept: &mut KeptRequests<u128>| kept.next(partition, |_| true);
+    let taken = [next(&mut kept), next(&mut kept)].map(|it| it.expect("it waits"));
+    [3, 4].into_iter().for_each(|name| keep(&mut kept, name));
+    // One that did not have to wait at first.
+    put_back(&mut kept, 0, KeptPlace::BEHIND);
+    for (place, name) in taken {
+        put_back(&mut kept, name, place);
+    }
+    // Two go on and come back once more, in the other order.
+    let taken = [next(&mut kept), next(&mut kept)].map(|it| it.expect("it waits"));
+    for (place, name) in taken.into_iter().rev() {
+        put_back(&mut kept, name, place);
+    }
+    let order: Vec<u128> = std::iter::from_fn(|| next(&mut kept).map(|(_, name)| name)).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4]);
+    assert!(!kept.waits(partition));
+}

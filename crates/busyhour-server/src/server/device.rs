@@ -404,6 +404,9 @@ impl Device {
         if context.persistence.store().is_immediate() {
             return self.commit_at_once(context, state, pending, changes);
         }
+        let Some(grant) = context.persistence.begin(&self.aor) else {
+            return context.not_begun(&self.aor, pending.device_request);
+        };
         let change_count = changes.len() as u64;
         if let Err(excess) = context.persistence.charge(self.holder, change_count) {
             if let Some((flow, _)) = pending.device_request.way() {
@@ -422,10 +425,10 @@ impl Device {
         };
         state.pending = Some(Box::new(pending));
         if (context.persistence)
-            .commit(&self.aor, changes, done)
+            .commit_granted(grant, changes, done)
             .is_err()
         {
-            self.not_begun(context, state);
+            self.fail(context, state);
         }
     }
 

@@ -2,11 +2,12 @@
 //! of the changes that wait for the disk.
 
 use super::{
-    cluster::partition_routes::{PartitionOwner, PartitionRoutes},
+    cluster::partition_routes::{ChangeUnderWay, PartitionOwner, PartitionRoutes},
     load::shares::{Excess, Holder, Shares},
     runs::Runs,
     server_clock::ServerClock,
 };
+use busyhour_cluster::Grant;
 use busyhour_registrar::BindingId;
 use busyhour_store::{Change, Completion, Refused, SoftState, SoftStateKind, Store};
 use std::{
@@ -28,6 +29,10 @@ pub(super) struct Persistence {
     /// Changes that wait for the disk.
     waiting: Shares,
 }
+
+/// A change of an address of record may be made here. In a cluster nobody is given its partition before the change has its
+/// answer, or this is dropped.
+pub(super) struct ChangeGrant(Option<(ChangeUnderWay, Grant)>);
 
 /// The numbers of rows. In a cluster each node has those that end with its own number, so that
 /// no two nodes give one twice.
@@ -129,10 +134,32 @@ impl Persistence {
         changes: Vec<Change>,
         done: Completion,
     ) -> Result<(), Refused> {
-        let Some(routes) = &self.routes else {
+        let grant = self.begin(aor).ok_or(Refused::Closed)?;
+        self.commit_granted(grant, changes, done)
+    }
+
+    /// Before a change of an address of record; `None` if another node has its partition, or will have it.
+    pub(super) fn begin(&self, aor: &str) -> Option<ChangeGrant> {
+        match &self.routes {
+            Some(routes) => routes.begin(aor).map(|begun| ChangeGrant(Some(begun))),
+            None => Some(ChangeGrant(None)),
+        }
+    }
+
+    /// As [`commit`](Self::commit), for changes that may be made here.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Store::commit`].
+    pub(super) fn commit_granted(
+        &self,
+        grant: ChangeGrant,
+        changes: Vec<Change>,
+        done: Completion,
+    ) -> Result<(), Refused> {
+        let Some((under_way, grant)) = grant.0 else {
             return self.store.commit(changes, done);
         };
-        let (under_way, grant) = routes.begin(aor).ok_or(Refused::Closed)?;
         let counted = Box::new(move |outcome| {
             // Until `done` has returned, also if it panics.
             let _under_way = under_way;

@@ -19,6 +19,7 @@ use crate::server::{
     tenant::tenant_quota::TenantQuota,
 };
 use busyhour::{buffer::Buffer, bus::Name};
+use busyhour_cluster::KeptPlace;
 use busyhour_proxy::{
     Inbound, Received, Routing,
     dialogs::{CALL_ID_LEN_MAX, Party, Role, TAG_LEN_MAX},
@@ -347,6 +348,7 @@ impl Core {
             transaction: self.responder.transactions().key(message, flow.remote),
             // Only what begins a call is followed, and this is within a dialog.
             span: RefCell::default(),
+            place: KeptPlace::BEHIND,
         };
         self.proxy_at(&request, Attempt::AfterLookup);
     }

@@ -146,6 +146,12 @@ pub struct ClusterStats {
     pub kept_refused: u64,
     /// Those that nobody served within 2 s after their last copy.
     pub kept_late: u64,
+    /// Half of what waited, requests and questions over HTTP, waited no longer than this; late ones are among them.
+    pub kept_time_p50_ns: u64,
+    /// 99 of 100 waited no longer than this.
+    pub kept_time_p99_ns: u64,
+    /// None waited longer than this.
+    pub kept_time_max_ns: u64,
     /// Requests of the HTTP interface that other nodes were asked for their part of.
     pub http_asked: u64,
     /// Those to which no answer came within 5 s, or that could not be sent.

@@ -2,17 +2,19 @@
 //! their kind, and answered by their protocol.
 
 use super::{
-    Device, DeviceInner,
     device_context::DeviceContext,
     device_request::{DeviceRequest, RequestId},
     removal::RemovalError,
 };
-use crate::server::sip::{inbound_request::InboundRequest, transactions::TransactionKey};
+use crate::server::{
+    cluster::kept::kept_messages::KeptRequest,
+    sip::{inbound_request::InboundRequest, transactions::TransactionKey},
+    spans::request_span::RequestSpan,
+};
 use busyhour_cluster::Partition;
 use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::Refusal;
-use busyhour_sip::{Flow, Message};
-use std::sync::Arc;
+use busyhour_sip::{Flow, Message, Status};
 
 impl DeviceContext {
     /// A REGISTER is refused: counted, noted, logged and answered.
@@ -94,33 +96,47 @@ impl DeviceContext {
         }
     }
 
-    /// A change of this address was certainly not made. If that is so since its partition has gone, the request waits for whoever
-    /// has it next; `false` if it has to be answered.
-    pub(in crate::server) fn keep_again(&self, aor: &str, inbound: &InboundRequest) -> bool {
+    /// A change of this address was not begun, since its partition has gone. So the request waits for whoever has it next.
+    pub(super) fn not_begun(&self, aor: &str, mut device_request: DeviceRequest) {
+        if let DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) = &mut device_request {
+            let mut span = inbound.span.take();
+            if self.keep_again(aor, inbound, &mut span) {
+                return;
+            }
+            inbound.span = span;
+        }
+        device_request.answered(Status::SERVICE_UNAVAILABLE);
+        self.give_up_request(&device_request);
+    }
+
+    /// A change of this address was not begun. If that is so since its partition has gone, the request waits for whoever
+    /// has it next, before those that came meanwhile; `false` if it has to be answered.
+    pub(in crate::server) fn keep_again(
+        &self,
+        aor: &str,
+        inbound: &InboundRequest,
+        span: &mut RequestSpan,
+    ) -> bool {
         let Some(kept) = &self.kept else { return false };
         if self.persistence.has_address(aor) {
             return false;
         }
         // It goes on as a new one.
         self.responder.abandon(inbound.transaction);
+        let request = KeptRequest {
+            known_in: 0,
+            flow: inbound.flow,
+            datagram: inbound.datagram().clone(),
+            place: inbound.place,
+            span: span.take(),
+        };
         let name = inbound.transaction.number();
-        let message = (inbound.flow, inbound.datagram());
-        kept.keep(Partition::of(aor), name, message, 0)
-    }
-}
-
-impl Device {
-    /// The change was not begun, and if that is so since the partition has gone, the request waits for whoever has it next.
-    pub(super) fn not_begun(&self, context: &Arc<DeviceContext>, state: &mut DeviceInner) {
-        let request = state.pending.as_ref().map(|it| &it.device_request);
-        if let Some(DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = request
-            && context.keep_again(&self.aor, inbound)
-        {
-            if let Some(pending) = state.pending.take() {
-                (context.persistence).discharge(self.holder, pending.change_count);
+        match kept.put_back(Partition::of(aor), name, request) {
+            Ok(()) => true,
+            Err(refused) => {
+                *span = refused;
+                false
             }
-            return;
         }
-        self.fail(context, state);
     }
 }

@@ -3,6 +3,7 @@
 use super::{receive::Request, transactions::TransactionKey};
 use crate::server::spans::request_span::RequestSpan;
 use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_cluster::KeptPlace;
 use busyhour_sip::{Flow, Message, MessageIndex};
 
 /// A SIP request on its way to its device or watcher. It was parsed on arrival; the
@@ -16,6 +17,8 @@ pub(in crate::server) struct InboundRequest {
     answer_port: u16,
     pub(in crate::server) transaction: TransactionKey,
     pub(in crate::server) arrived_at: Instant,
+    /// Among those that wait for its partition, if it has to.
+    pub(in crate::server) place: KeptPlace,
     pub(in crate::server) span: RequestSpan,
 }
 
@@ -28,6 +31,7 @@ impl InboundRequest {
             answer_port: request.answer_flow().remote.port(),
             transaction: request.transaction,
             arrived_at,
+            place: request.place,
             span: request.take_span(),
         }
     }

@@ -14,6 +14,7 @@ use crate::server::{
     spans::request_span::RequestSpan,
 };
 use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_cluster::KeptPlace;
 use busyhour_proxy::Inbound;
 use busyhour_registrar::{
     ALLOW_EVENTS, EVENTLIST, RECIPIENT_LIST, Refusal, SUPPORTED, address_of_record, check_require,
@@ -36,6 +37,8 @@ pub(in crate::server) struct Request<'a> {
     pub(in crate::server) flow: Flow,
     pub(in crate::server) transaction: TransactionKey,
     pub(in crate::server) span: RefCell<RequestSpan>,
+    /// Among those that wait for its partition, if it has to.
+    pub(in crate::server) place: KeptPlace,
 }
 
 impl Core {
@@ -181,7 +184,7 @@ impl Core {
         method: Method<'_>,
         flow: Flow,
         datagram: &Buffer,
-        arrival: Arrival,
+        mut arrival: Arrival,
     ) {
         match method {
             Method::Ack if self.is_acknowledged(message, flow) => {
@@ -205,25 +208,32 @@ impl Core {
             datagram,
             flow,
             transaction,
-            span: self.spans.begin(message, &essentials, flow).into(),
+            span: arrival
+                .take_span()
+                .unwrap_or_else(|| self.spans.begin(message, &essentials, flow))
+                .into(),
+            place: arrival.place(),
         };
-        match self.hand_on(&request, arrival) {
+        match self.hand_on(&request, &arrival) {
             RequestRoute::Here => {}
-            RequestRoute::HandedOn | RequestRoute::Kept => return request.discard_span(),
-            RequestRoute::Nobody => return self.set_aside(message, flow),
+            RequestRoute::Kept => return,
+            RequestRoute::HandedOn => return request.discard_span(),
+            RequestRoute::Nobody => {
+                return self.set_aside(message, flow, &mut request.span.borrow_mut());
+            }
         }
         self.handle(&request, method);
     }
 
     /// As [`request`](Self::request), for one that another node has handed on; `false` if it is neither ours nor somebody's
-    /// whom this node knows, and there is no room for it to wait.
+    /// whom this node knows, and there is no room for it to wait. One that has waited here is answered here.
     pub(in crate::server) fn handed_request(
         self: &Arc<Self>,
         message: &mut Message<'_>,
         method: Method<'_>,
         flow: Flow,
         datagram: &Buffer,
-        arrival: Arrival,
+        mut arrival: Arrival,
     ) -> bool {
         let Ok(essentials) = message.keep_essentials() else {
             return false;
@@ -236,16 +246,28 @@ impl Core {
             datagram,
             flow,
             transaction,
-            span: self.spans.begin(message, &essentials, flow).into(),
+            span: arrival
+                .take_span()
+                .unwrap_or_else(|| self.spans.begin(message, &essentials, flow))
+                .into(),
+            place: arrival.place(),
         };
-        let route = self.hand_on(&request, arrival);
-        if route == RequestRoute::Here {
-            self.responder.tap().see(Direction::In, flow, datagram);
-            self.handle(&request, method);
-        } else {
-            request.discard_span();
+        match self.hand_on(&request, &arrival) {
+            RequestRoute::Here => {
+                self.responder.tap().see(Direction::In, flow, datagram);
+                self.handle(&request, method);
+            }
+            RequestRoute::Kept => {}
+            RequestRoute::HandedOn => request.discard_span(),
+            RequestRoute::Nobody if arrival.has_waited() => {
+                self.set_aside(message, flow, &mut request.span.borrow_mut());
+            }
+            RequestRoute::Nobody => {
+                request.discard_span();
+                return false;
+            }
         }
-        route != RequestRoute::Nobody
+        true
     }
 
     fn handle(self: &Arc<Self>, request: &Request<'_>, method: Method<'_>) {
@@ -372,6 +394,11 @@ impl Request<'_> {
     /// For whoever goes on with it.
     pub(in crate::server) fn take_span(&self) -> RequestSpan {
         self.span.borrow_mut().take()
+    }
+
+    /// It does not go on for now after all.
+    pub(in crate::server) fn put_span(&self, span: RequestSpan) {
+        *self.span.borrow_mut() = span;
     }
 
     /// What a serializer needs to go on with it.

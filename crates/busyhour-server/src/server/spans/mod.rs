@@ -13,6 +13,8 @@
 //! REGREQ, REGREL of IAX2: queue → registrar → store → answer
 //! ```
 //!
+//! In a cluster a request that waits for its partition has a step `partition` before those of whoever goes on with it.
+//!
 //! Without a collector no request is followed: a part looks at an `Option` that is empty.
 //!
 //! Spans leave as OTLP over HTTP, in JSON, through the HTTP client that webhooks use. The crates of

@@ -9,7 +9,10 @@
 //! of a watcher with 481, so the watcher subscribes anew.
 
 use super::{Inner, SubscriptionRow, Watcher, watcher_context::WatcherContext};
-use crate::server::{sip::inbound_request::InboundRequest, spans::request_span::RequestSpan};
+use crate::server::{
+    persistence::ChangeGrant, sip::inbound_request::InboundRequest,
+    spans::request_span::RequestSpan,
+};
 use busyhour::{
     buffer::Buffer,
     bus::Name,
@@ -40,18 +43,21 @@ impl Watcher {
         let device = state.subscription.device().clone();
         let value = (state.subscription).stored(context.persistence.runs().of(&device));
         drop(state);
+        let span = inbound.span.take();
+        let Some(grant) = context.persistence.begin(&device) else {
+            self.give_up(context);
+            return context.not_begun(&device, &inbound, span);
+        };
         let row =
             context
                 .persistence
                 .soft_state(context.persistence.next_id(), KIND, value, granted_s);
         let (watcher, stored, mut waiting) = (self.clone(), row.clone(), Box::new(inbound.copy()));
-        waiting.span = store_span(inbound.span.take());
+        waiting.span = store_span(span);
         let begun = move |result| watcher.begun(result, &stored, &mut waiting, answer);
-        if self.commit(context, &device, row, begun).is_err() {
+        if self.commit(context, grant, row, begun).is_err() {
             self.give_up(context);
-            if !context.devices.keep_again(&device, &inbound) {
-                context.responder.fail(&inbound);
-            }
+            context.responder.fail(&inbound);
         }
     }
 
@@ -108,6 +114,9 @@ impl Watcher {
         if state.is_storing {
             return context.responder.drop_arrival(inbound);
         }
+        let Some(grant) = self.grant(context, state) else {
+            return context.not_begun(state.subscription.device(), inbound, span);
+        };
         let run = context.persistence.runs().of(state.subscription.device());
         let value = state.subscription.stored_after(subscribe, run);
         let watcher = self.clone();
@@ -119,9 +128,8 @@ impl Watcher {
                 Err(_) => context.responder.fail(&waiting),
             });
         };
-        let is_begun = self.put_row(context, state, value, subscribe.granted_s, prolonged);
-        let device = state.subscription.device();
-        if !is_begun && !context.devices.keep_again(device, inbound) {
+        let row = (value, subscribe.granted_s);
+        if !self.put_row(context, state, grant, row, prolonged) {
             context.responder.fail(inbound);
         }
     }
@@ -156,22 +164,29 @@ impl Watcher {
         let run = context.persistence.runs().of(subscription.device());
         let value = subscription.stored(run);
         let left_s = subscription.left_s(context.clock.now());
-        self.put_row(context, state, value, left_s, |_| ());
+        if let Some(grant) = self.grant(context, state) {
+            self.put_row(context, state, grant, (value, left_s), |_| ());
+        }
+    }
+
+    /// Before the row is written; `None` if it is, or will be, another node's.
+    fn grant(&self, context: &WatcherContext, state: &Inner) -> Option<ChangeGrant> {
+        match state.is_row_given_away {
+            true => None,
+            false => context.persistence.begin(state.subscription.device()),
+        }
     }
 
     /// Writes the row, notes that it is written, and then calls `done` with the result;
-    /// `false` if the store takes no change, or the row is given away.
+    /// `false` if the store takes no change.
     fn put_row(
         self: &Arc<Self>,
         context: &WatcherContext,
         state: &mut Inner,
-        value: String,
-        lives_s: u32,
+        grant: ChangeGrant,
+        (value, lives_s): (String, u32),
         done: impl FnOnce(CommitResult) + Send + 'static,
     ) -> bool {
-        if state.is_row_given_away {
-            return false;
-        }
         let known = state.row.as_ref().map(|row| row.ended.id);
         let id = known.unwrap_or_else(|| context.persistence.next_id());
         let row = context.persistence.soft_state(id, KIND, value, lives_s);
@@ -187,8 +202,7 @@ impl Watcher {
             });
             done(result);
         };
-        let device = state.subscription.device();
-        state.is_storing = self.commit(context, device, row, written).is_ok();
+        state.is_storing = self.commit(context, grant, row, written).is_ok();
         state.is_storing
     }
 
@@ -245,7 +259,7 @@ impl Watcher {
     fn commit(
         self: &Arc<Self>,
         context: &WatcherContext,
-        device: &str,
+        grant: ChangeGrant,
         row: SoftState,
         then: impl FnOnce(CommitResult) + Send + 'static,
     ) -> Result<(), Refused> {
@@ -257,7 +271,7 @@ impl Watcher {
             }
         };
         let put = vec![Change::PutSoftState(row)];
-        (context.persistence).commit(device, put, Box::new(done))
+        (context.persistence).commit_granted(grant, put, Box::new(done))
     }
 
     /// Ends the subscription when the server stops; returns the row to delete. If an
@@ -309,6 +323,14 @@ impl SubscriptionRow {
 }
 
 impl WatcherContext {
+    /// The row of a subscription to this device was not begun: its SUBSCRIBE waits for whoever has the device next.
+    fn not_begun(&self, device: &str, inbound: &InboundRequest, mut span: RequestSpan) {
+        if !self.devices.keep_again(device, inbound, &mut span) {
+            span.answered(Status::SERVICE_UNAVAILABLE.code());
+            self.responder.fail(inbound);
+        }
+    }
+
     /// Restores stored subscriptions, each with its remaining lifetime, and sends each
     /// one the full state, one after the other: all of them need it after the restart,
     /// and they must not answer at the same time. Limits do not apply here: what was

@@ -4,10 +4,11 @@ use crate::lock::lock;
 use crate::server::{
     cluster::partition_routes::{PartitionOwner, PartitionRoutes},
     load::shares::{Holder, Holders, Parts, Shares},
-    stats::counters::Counter,
+    spans::request_span::RequestSpan,
+    stats::{counters::Counter, latency::Latency},
 };
 use busyhour::{buffer::Buffer, clock::Instant, runtime::Runtime};
-use busyhour_cluster::{Keeping, KeptRequests, PARTITION_COUNT, Partition};
+use busyhour_cluster::{Keeping, KeptPlace, KeptRequests, PARTITION_COUNT, Partition};
 use busyhour_sip::Flow;
 use std::{
     collections::VecDeque,
@@ -23,7 +24,7 @@ use std::{
 pub(in crate::server) struct KeptMessages {
     runtime: Runtime,
     routes: Arc<PartitionRoutes>,
-    /// No other lock is taken under it, but those of timers, and nothing foreign is called or dropped.
+    /// No other lock is taken under it, but those of timers and buffers, and nothing foreign is called or dropped.
     waiting: Mutex<WaitingMessages>,
     /// Of which partitions something waits; written under the lock.
     waits: Box<[AtomicBool]>,
@@ -32,6 +33,8 @@ pub(in crate::server) struct KeptMessages {
     holders: Holders,
     ways: OnceLock<KeptWays>,
     counters: KeptCounters,
+    /// How long requests and questions have waited that wait no more.
+    times: Latency,
 }
 
 /// What the server does with what has waited.
@@ -52,32 +55,36 @@ struct WaitingMessages {
     is_closed: bool,
 }
 
-/// What waits, and its place.
+/// What waits, since when, and its share of the room.
 struct PlacedRequest {
     request: KeptRequest,
-    _place: KeptPlace,
+    since: Instant,
+    _share: KeptShare,
 }
 
 /// A request that waits for a partition.
-pub(super) struct KeptRequest {
+pub(in crate::server) struct KeptRequest {
     /// By which epoch of the partition whoever handed it here took this node for the owner; 0 for what came here by itself.
-    pub(super) known_in: u64,
-    pub(super) flow: Flow,
-    pub(super) datagram: Buffer,
+    pub(in crate::server) known_in: u64,
+    pub(in crate::server) flow: Flow,
+    pub(in crate::server) datagram: Buffer,
+    /// Among those that were put back.
+    pub(in crate::server) place: KeptPlace,
+    pub(in crate::server) span: RequestSpan,
 }
 
 /// Somebody who asks over HTTP is told when the partition has an owner, or when this is dropped.
 struct KeptQuestion {
     partition: Partition,
     known_in: u64,
-    deadline: Instant,
+    since: Instant,
     told: OnOwner,
 }
 
 /// Told, under no lock, that a partition has an owner. It is dropped without that when nobody has come in time.
 pub(in crate::server) type OnOwner = Box<dyn FnOnce() + Send>;
 
-struct KeptPlace {
+struct KeptShare {
     room: Arc<Shares>,
     holder: Holder,
     bytes: u64,
@@ -99,6 +106,9 @@ pub(in crate::server::cluster) struct KeptFigures {
     pub(in crate::server::cluster) copies: u64,
     pub(in crate::server::cluster) refused: u64,
     pub(in crate::server::cluster) late: u64,
+    pub(in crate::server::cluster) time_p50_ns: u64,
+    pub(in crate::server::cluster) time_p99_ns: u64,
+    pub(in crate::server::cluster) time_max_ns: u64,
 }
 
 impl KeptMessages {
@@ -130,6 +140,7 @@ impl KeptMessages {
             holders: Holders::new(seed),
             ways: OnceLock::new(),
             counters: KeptCounters::default(),
+            times: Latency::new(),
         }
     }
 
@@ -144,41 +155,75 @@ impl KeptMessages {
         self.waits[partition.index()].load(Ordering::SeqCst)
     }
 
-    /// Keeps a request until somebody serves its partition; `false` if there is no room.
+    /// Keeps a request until somebody serves its partition.
+    ///
+    /// # Errors
+    ///
+    /// Its span, if there is no room.
     pub(in crate::server) fn keep(
         self: &Arc<Self>,
         partition: Partition,
         name: u128,
-        (flow, datagram): (Flow, &Buffer),
-        known_in: u64,
-    ) -> bool {
-        let holder = Holder::of_source(self.holders.of(flow.remote.ip(), None).source());
-        let request = || {
-            Some(PlacedRequest {
-                _place: self.place(holder, datagram.len())?,
-                request: KeptRequest {
-                    known_in,
-                    flow,
-                    datagram: datagram.clone(),
-                },
-            })
-        };
+        request: KeptRequest,
+    ) -> Result<(), RequestSpan> {
+        self.keep_by(partition, request, |requests, now, request| {
+            requests.keep(now, partition, name, request)
+        })
+    }
+
+    /// As [`keep`](Self::keep), for one that could not be done: it waits before those that came meanwhile.
+    pub(in crate::server) fn put_back(
+        self: &Arc<Self>,
+        partition: Partition,
+        name: u128,
+        request: KeptRequest,
+    ) -> Result<(), RequestSpan> {
+        let place = request.place;
+        self.keep_by(partition, request, |requests, now, request| {
+            requests.put_back(now, partition, name, place, request)
+        })
+    }
+
+    fn keep_by(
+        self: &Arc<Self>,
+        partition: Partition,
+        request: KeptRequest,
+        keep: impl FnOnce(
+            &mut KeptRequests<PlacedRequest>,
+            Instant,
+            &mut dyn FnMut() -> Option<PlacedRequest>,
+        ) -> Keeping,
+    ) -> Result<(), RequestSpan> {
+        let holder = Holder::of_source(self.holders.of(request.flow.remote.ip(), None).source());
         let mut waiting = lock(&self.waiting);
         if waiting.is_closed {
-            return false;
+            return Err(request.span);
         }
-        let keeping = (waiting.requests).keep(self.now(), partition, name, request);
+        let (now, mut request) = (self.now(), Some(request));
+        let mut place = || self.place(now, holder, &mut request);
+        let keeping = keep(&mut waiting.requests, now, &mut place);
         self.note_waits(&waiting, partition);
         self.set_timer(&mut waiting);
         drop(waiting);
+        self.count(keeping);
+        // Somebody may have come to serve it just before it waited.
+        self.begin_turn(partition);
+        match (keeping, request) {
+            (Keeping::Refused, Some(refused)) => Err(refused.span),
+            (Keeping::Copy, Some(mut copy)) => {
+                copy.span.discard();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn count(&self, keeping: Keeping) {
         match keeping {
             Keeping::Kept => self.counters.kept.increment(),
             Keeping::Copy => self.counters.copies.increment(),
             Keeping::Refused => self.counters.refused.increment(),
         }
-        // Somebody may have come to serve it just before it waited.
-        self.begin_turn(partition);
-        keeping != Keeping::Refused
     }
 
     /// As [`keep`](Self::keep), for a question over HTTP. If somebody has the partition, that is told at once; but another node that
@@ -197,7 +242,7 @@ impl KeptMessages {
         let question = KeptQuestion {
             partition,
             known_in,
-            deadline: self.now() + PATIENCE,
+            since: self.now(),
             told,
         };
         let mut waiting = lock(&self.waiting);
@@ -258,7 +303,10 @@ impl KeptMessages {
         let (answered, left): (VecDeque<_>, _) = questions.into_iter().partition(goes_on);
         waiting.questions = left;
         drop(waiting);
-        answered.into_iter().for_each(|question| (question.told)());
+        for question in answered {
+            self.times.record(now - question.since);
+            (question.told)();
+        }
     }
 
     fn begin_turn(&self, partition: Partition) {
@@ -280,8 +328,11 @@ impl KeptMessages {
             let next = waiting.requests.next(partition, goes_on);
             self.note_waits(&waiting, partition);
             drop(waiting);
-            if let Some(next) = next {
-                return Some(next.request);
+            if let Some((place, next)) = next {
+                return Some(KeptRequest {
+                    place,
+                    ..self.end_wait(next)
+                });
             }
             // Who saw the partition come before the turn was over has begun none.
             let owner = self.routes.owner_of(partition, self.now());
@@ -290,6 +341,11 @@ impl KeptMessages {
                 return None;
             }
         }
+    }
+
+    fn end_wait(&self, kept: PlacedRequest) -> KeptRequest {
+        self.times.record(self.now() - kept.since);
+        kept.request
     }
 
     /// Nothing waits any more.
@@ -304,6 +360,7 @@ impl KeptMessages {
     }
 
     pub(in crate::server::cluster) fn figures(&self) -> KeptFigures {
+        let [time_p50_ns, time_p99_ns] = self.times.permille_ns([500, 990]);
         let waiting = lock(&self.waiting);
         KeptFigures {
             kept: self.counters.kept.get(),
@@ -311,16 +368,35 @@ impl KeptMessages {
             copies: self.counters.copies.get(),
             refused: self.counters.refused.get(),
             late: self.counters.late.get(),
+            time_p50_ns,
+            time_p99_ns,
+            time_max_ns: self.times.max_ns(),
         }
     }
 
-    fn place(&self, holder: Holder, len: usize) -> Option<KeptPlace> {
-        let bytes = (len as u64).max(REQUEST_BYTES_MIN);
+    /// A place for the request, if there is room for it.
+    fn place(
+        &self,
+        since: Instant,
+        holder: Holder,
+        request: &mut Option<KeptRequest>,
+    ) -> Option<PlacedRequest> {
+        let bytes = charge_bytes(request.as_ref()?.datagram.len());
         self.room.take(holder, bytes).ok()?;
-        Some(KeptPlace {
+        let share = KeptShare {
             room: self.room.clone(),
             holder,
             bytes,
+        };
+        // It may be a part of what a connection has received at once.
+        let datagram = (self.runtime.buffers()).copy_from(&request.as_ref()?.datagram);
+        let (datagram, mut request) = (datagram.ok()?, request.take()?);
+        request.datagram = datagram;
+        request.span.step("partition");
+        Some(PlacedRequest {
+            request,
+            since,
+            _share: share,
         })
     }
 
@@ -341,7 +417,7 @@ impl KeptMessages {
         let mut waiting = lock(&self.waiting);
         waiting.is_timed = false;
         let late = waiting.requests.take_late(now);
-        let is_on_time = |question: &KeptQuestion| question.deadline > now;
+        let is_on_time = |question: &KeptQuestion| question.deadline() > now;
         let on_time = (waiting.questions.iter()).position(is_on_time);
         let rest = on_time.unwrap_or(waiting.questions.len());
         let kept = waiting.questions.split_off(rest);
@@ -351,10 +427,14 @@ impl KeptMessages {
         let partitions: Vec<Partition> = waiting.requests.partitions().collect();
         drop(waiting);
         (self.counters.late).add((late.len() + late_questions.len()) as u64);
-        drop(late_questions);
-        if let Some(ways) = self.ways.get() {
-            late.into_iter()
-                .for_each(|kept| (ways.give_up)(kept.request));
+        for question in late_questions {
+            self.times.record(now - question.since);
+        }
+        for kept in late {
+            let request = self.end_wait(kept);
+            if let Some(ways) = self.ways.get() {
+                (ways.give_up)(request);
+            }
         }
         // What is the first now may have somebody who serves it, which the one before it had not.
         for partition in partitions {
@@ -380,11 +460,17 @@ impl KeptMessages {
 
 impl WaitingMessages {
     fn next_late(&self) -> Option<Instant> {
-        let question = self.questions.front().map(|question| question.deadline);
+        let question = self.questions.front().map(KeptQuestion::deadline);
         [self.requests.next_late(), question]
             .into_iter()
             .flatten()
             .min()
+    }
+}
+
+impl KeptQuestion {
+    fn deadline(&self) -> Instant {
+        self.since + PATIENCE
     }
 }
 
@@ -403,10 +489,16 @@ fn may_go_on(owner: PartitionOwner, known_in: u64) -> bool {
     }
 }
 
-impl Drop for KeptPlace {
+impl Drop for KeptShare {
     fn drop(&mut self) {
         self.room.give_back(self.holder, self.bytes);
     }
+}
+
+/// What a request of this length takes: its buffer, of which a third may be rounding, and its entries. The span of one that is
+/// followed is not counted.
+fn charge_bytes(len: usize) -> u64 {
+    (len + len / 2 + BUFFER_BYTES_MIN + KeptRequests::<PlacedRequest>::ENTRY_BYTES) as u64
 }
 
 fn room_bytes(runtime: &Runtime) -> u64 {
@@ -422,8 +514,10 @@ const QUESTIONS_MAX: usize = 1024;
 /// Of the memory of buffers, all of them together have at most this part.
 const MEMORY_PART: u64 = 16;
 const BYTES_MAX: u64 = 16 << 20;
-/// A short request has a buffer of this length, too.
-const REQUEST_BYTES_MIN: u64 = 2048;
+/// A buffer takes whole lines of a cache.
+const BUFFER_BYTES_MIN: usize = 64;
+/// docs/limits.md says so.
+const _: () = assert!(BUFFER_BYTES_MIN + KeptRequests::<PlacedRequest>::ENTRY_BYTES <= 1126);
 /// What each source may have.
 const SHARE_BYTES_MIN: u64 = 128 << 10;
 
@@ -457,6 +551,16 @@ mod tests {
         Flow::udp(local, remote)
     }
 
+    fn request(flow: Flow, datagram: &Buffer, known_in: u64) -> KeptRequest {
+        KeptRequest {
+            known_in,
+            flow,
+            datagram: datagram.clone(),
+            place: KeptPlace::BEHIND,
+            span: RequestSpan::default(),
+        }
+    }
+
     #[test]
     fn a_source_has_a_share_of_the_room_and_gives_it_back() {
         let runtime = Runtime::simulated(1);
@@ -465,10 +569,11 @@ mod tests {
         let mut names = 0..;
         let mut is_kept = |source| {
             let name = names.next().unwrap();
-            kept.keep(PARTITION, name, (flow(source), &datagram), 0)
+            let request = request(flow(source), &datagram, 0);
+            kept.keep(PARTITION, name, request).is_ok()
         };
         let (greedy, other) = ([198, 51, 100, 1], [203, 0, 113, 1]);
-        let room = room_bytes(&runtime) / REQUEST_BYTES_MIN;
+        let room = room_bytes(&runtime) / charge_bytes(datagram.len());
         let count = (0..room).filter(|_| is_kept(greedy)).count() as u64;
         assert_eq!(count, room / 10);
         assert_eq!(kept.figures().refused, room - count);
@@ -492,8 +597,8 @@ mod tests {
         let runtime = Runtime::simulated(1);
         let (kept, routes, turns) = kept(&runtime);
         let datagram = runtime.buffers().copy_from(b"REGISTER").unwrap();
-        let handed = (flow([198, 51, 100, 1]), &datagram);
-        assert!(kept.keep(PARTITION, 1, handed, 5));
+        let handed = request(flow([198, 51, 100, 1]), &datagram, 5);
+        assert!(kept.keep(PARTITION, 1, handed).is_ok());
         for (epoch, turn_count) in [(4, 0), (5, 0), (6, 1)] {
             routes.follow(&knowing_owner(epoch), runtime.clock().now());
             kept.look();
@@ -502,6 +607,122 @@ mod tests {
         assert!(kept.next(PARTITION).is_some());
         assert!(kept.next(PARTITION).is_none());
         assert!(!kept.waits(PARTITION));
+    }
+
+    /// Nothing waits behind a question, and it waits behind nothing.
+    #[test]
+    fn a_question_that_waits_holds_up_no_request() {
+        let runtime = Runtime::simulated(1);
+        let (kept, routes, turns) = kept(&runtime);
+        let follow = |epoch| {
+            routes.follow(&knowing_owner(epoch), runtime.clock().now());
+            kept.look();
+        };
+        let told = Arc::new(AtomicBool::new(false));
+        let tell = told.clone();
+        // A node that takes this one for the owner by epoch 5.
+        follow(5);
+        kept.ask(
+            PARTITION,
+            true,
+            Box::new(move || tell.store(true, Ordering::SeqCst)),
+        );
+        assert_eq!(kept.figures().waiting, 1);
+        assert!(!kept.waits(PARTITION), "a request that comes now goes on");
+        let datagram = runtime.buffers().copy_from(b"REGISTER").unwrap();
+        let request = request(flow([198, 51, 100, 1]), &datagram, 4);
+        assert!(kept.keep(PARTITION, 1, request).is_ok());
+        assert_eq!(lock(&turns).begun, [PARTITION], "by epoch 5");
+        assert!(kept.next(PARTITION).is_some());
+        assert!(!told.load(Ordering::SeqCst), "the question waits");
+        // The turn goes on at this moment.
+        assert!(kept.waits(PARTITION));
+        follow(6);
+        assert!(told.load(Ordering::SeqCst));
+        assert!(kept.next(PARTITION).is_none());
+        assert_eq!(kept.figures().waiting, 0);
+    }
+
+    /// It comes back as another one of the same device waits already.
+    #[test]
+    fn what_is_kept_a_second_time_goes_on_first() {
+        let runtime = Runtime::simulated(1);
+        let (kept, routes, _) = kept(&runtime);
+        let now = || runtime.clock().now();
+        let keep = |name: u128, text: &[u8]| {
+            let datagram = runtime.buffers().copy_from(text).unwrap();
+            let request = request(flow([198, 51, 100, 1]), &datagram, 0);
+            assert!(kept.keep(PARTITION, name, request).is_ok());
+        };
+        keep(1, b"first");
+        routes.follow(&knowing_owner(5), now());
+        kept.look();
+        let first = kept.next(PARTITION).expect("it goes on");
+        assert_eq!(&*first.datagram, b"first");
+        routes.clear();
+        keep(2, b"second");
+        assert!(kept.next(PARTITION).is_none(), "nobody has the partition");
+        assert!(kept.put_back(PARTITION, 1, first).is_ok());
+        routes.follow(&knowing_owner(6), now());
+        kept.look();
+        let next = || kept.next(PARTITION).map(|it| it.datagram.to_vec());
+        let order = [next(), next(), next()];
+        let expected = [Some(b"first".to_vec()), Some(b"second".to_vec()), None];
+        assert_eq!(order, expected);
+        assert!(!kept.waits(PARTITION));
+        assert_eq!((kept.figures().kept, kept.room.used()), (3, 0));
+    }
+
+    #[test]
+    fn how_long_something_has_waited_is_told() {
+        let runtime = Runtime::simulated(1);
+        let (kept, routes, _) = kept(&runtime);
+        let datagram = runtime.buffers().copy_from(b"REGISTER").unwrap();
+        let keep = |name| {
+            let request = request(flow([198, 51, 100, 1]), &datagram, 0);
+            assert!(kept.keep(PARTITION, name, request).is_ok());
+        };
+        let pass = |time| runtime.simulation().unwrap().run_for(time);
+        let times = || {
+            let figures = kept.figures();
+            [
+                figures.time_p50_ns,
+                figures.time_p99_ns,
+                figures.time_max_ns,
+            ]
+        };
+        assert_eq!(times(), [0; 3]);
+        // It is late, and two are not.
+        keep(1);
+        pass(PATIENCE);
+        let late_ns = PATIENCE.as_nanos() as u64;
+        assert_eq!(times(), [late_ns; 3]);
+        keep(2);
+        kept.ask(PARTITION, false, Box::new(|| ()));
+        let time = Duration::from_millis(300);
+        pass(time);
+        routes.follow(&knowing_owner(5), runtime.clock().now());
+        kept.look();
+        assert!(kept.next(PARTITION).is_some());
+        let [half, most, max] = times();
+        let time_ns = time.as_nanos() as u64;
+        assert!((time_ns..time_ns + time_ns / 8).contains(&half), "{half}");
+        assert_eq!([most, max], [late_ns; 2]);
+    }
+
+    /// However long the message, and none is longer than this.
+    #[test]
+    fn a_buffer_takes_no_more_than_its_charge() {
+        let runtime = Runtime::simulated(1);
+        let taken = || runtime.buffers().stats().live_bytes;
+        for len in (1..=2048).chain((2049..=65_535).step_by(61)) {
+            let before = taken();
+            let buffer = runtime.buffers().alloc(len).unwrap();
+            let bytes = taken() - before;
+            let charge = charge_bytes(len) - KeptRequests::<PlacedRequest>::ENTRY_BYTES as u64;
+            assert!((len as u64..=charge).contains(&bytes), "{len}: {bytes}");
+            drop(buffer);
+        }
     }
 
     /// A node that has read that another one has all partitions, each in this epoch.

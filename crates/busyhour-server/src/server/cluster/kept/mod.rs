@@ -12,3 +12,6 @@
 
 pub(in crate::server) mod kept_messages;
 mod turns;
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,16 @@
 //! Whether a request that comes in is this node's, or is handed to the node that has it.
 
 use crate::server::{
-    cluster::{cluster_node::ClusterNode, node_link::OnTaken, partition_routes::PartitionOwner},
+    cluster::{
+        cluster_node::ClusterNode, kept::kept_messages::KeptRequest, node_link::OnTaken,
+        partition_routes::PartitionOwner,
+    },
     core::Core,
     sip::receive::Request,
+    spans::request_span::RequestSpan,
 };
 use busyhour::buffer::Buffer;
-use busyhour_cluster::Partition;
+use busyhour_cluster::{KeptPlace, Partition};
 use busyhour_registrar::address_of_record;
 use busyhour_sip::{Flow, Message, Method};
 use std::sync::Arc;
@@ -25,12 +29,19 @@ pub(in crate::server) enum RequestRoute {
 }
 
 /// How a request has come to be routed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(in crate::server) struct Arrival {
     /// By which epoch of its partition another node took this one for the owner; 0 if none did.
     known_in: u64,
-    /// It has waited, and goes before those that wait.
-    has_waited: bool,
+    /// It goes before those that wait.
+    waited: Option<Waited>,
+}
+
+/// A request has waited here.
+#[derive(Debug)]
+struct Waited {
+    place: KeptPlace,
+    span: RequestSpan,
 }
 
 impl Arrival {
@@ -41,15 +52,34 @@ impl Arrival {
     pub(in crate::server) const fn handed(known_in: u64) -> Self {
         Self {
             known_in,
-            has_waited: false,
+            waited: None,
         }
     }
 
-    pub(in crate::server::cluster) fn after_waiting(known_in: u64) -> Self {
+    pub(in crate::server::cluster) fn after_waiting(
+        known_in: u64,
+        place: KeptPlace,
+        span: RequestSpan,
+    ) -> Self {
         Self {
             known_in,
-            has_waited: true,
+            waited: Some(Waited { place, span }),
         }
+    }
+
+    pub(in crate::server) fn has_waited(&self) -> bool {
+        self.waited.is_some()
+    }
+
+    /// Among those that wait, if it has to do so again.
+    pub(in crate::server) fn place(&self) -> KeptPlace {
+        let waited = self.waited.as_ref();
+        waited.map_or(KeptPlace::BEHIND, |waited| waited.place)
+    }
+
+    /// Of one that has waited: its span goes on.
+    pub(in crate::server) fn take_span(&mut self) -> Option<RequestSpan> {
+        self.waited.as_mut().map(|waited| waited.span.take())
     }
 }
 
@@ -59,7 +89,7 @@ impl Core {
     pub(in crate::server) fn hand_on(
         self: &Arc<Self>,
         request: &Request<'_>,
-        arrival: Arrival,
+        arrival: &Arrival,
     ) -> RequestRoute {
         match &self.cluster {
             None => RequestRoute::Here,
@@ -73,7 +103,7 @@ impl Core {
         self: &Arc<Self>,
         cluster: &ClusterNode,
         request: &Request<'_>,
-        arrival: Arrival,
+        arrival: &Arrival,
     ) -> RequestRoute {
         if let Some(carrier) = self.named_carrier(request) {
             return self.hand_to_carrier(cluster, carrier, request);
@@ -82,7 +112,7 @@ impl Core {
             return RequestRoute::Here;
         };
         let partition = Partition::of(&aor);
-        if cluster.kept.waits(partition) && !arrival.has_waited {
+        if cluster.kept.waits(partition) && !arrival.has_waited() {
             return keep(cluster, partition, request, arrival);
         }
         match cluster.routes.owner_of(partition, self.clock.now()) {
@@ -160,28 +190,34 @@ impl Core {
             cluster.link.counters.not_taken.increment();
         }
         if let Ok(message) = Message::parse(request) {
-            self.refuse_for_now(&message, flow);
+            self.refuse_for_now(&message, flow, &mut RequestSpan::default());
         }
     }
 
     /// A request whose address nobody has, and which does not wait any longer. Datagrams are sent again, and by then
     /// somebody has it; over a connection the client has to be told.
-    pub(in crate::server) fn set_aside(&self, message: &Message<'_>, flow: Flow) {
+    pub(in crate::server) fn set_aside(
+        &self,
+        message: &Message<'_>,
+        flow: Flow,
+        span: &mut RequestSpan,
+    ) {
         if let Some(cluster) = &self.cluster {
             cluster.set_aside.increment();
         }
         if flow.transport.is_reliable() {
-            self.refuse_for_now(message, flow);
+            self.refuse_for_now(message, flow, span);
         }
     }
 
-    fn refuse_for_now(&self, message: &Message<'_>, flow: Flow) {
+    fn refuse_for_now(&self, message: &Message<'_>, flow: Flow, span: &mut RequestSpan) {
         if message.method() == Some(Method::Ack) {
             return;
         }
         let transaction = self.responder.transactions().key(message, flow.remote);
         let refusal = self.responder.overloaded();
         self.responder.refuse(message, flow, transaction, &refusal);
+        span.answered(refusal.status().code());
     }
 
     /// The address of record that decides which node has the request. Within other dialogs than
@@ -198,19 +234,31 @@ impl Core {
     }
 }
 
-/// Lets a request wait for whoever has its partition next.
+/// Lets a request wait for whoever has its partition next; its span, too.
 fn keep(
     cluster: &ClusterNode,
     partition: Partition,
     request: &Request<'_>,
-    arrival: Arrival,
+    arrival: &Arrival,
 ) -> RequestRoute {
-    let message = (request.flow, request.datagram);
+    let kept = KeptRequest {
+        known_in: arrival.known_in,
+        flow: request.flow,
+        datagram: request.datagram.clone(),
+        place: arrival.place(),
+        span: request.take_span(),
+    };
     let name = request.transaction.number();
-    let is_kept = (cluster.kept).keep(partition, name, message, arrival.known_in);
-    match is_kept {
-        true => RequestRoute::Kept,
-        false => RequestRoute::Nobody,
+    let kept = match arrival.has_waited() {
+        true => cluster.kept.put_back(partition, name, kept),
+        false => cluster.kept.keep(partition, name, kept),
+    };
+    match kept {
+        Ok(()) => RequestRoute::Kept,
+        Err(span) => {
+            request.put_span(span);
+            RequestRoute::Nobody
+        }
     }
 }
 
