@@ -488,6 +488,7 @@ impl World {
                 Reply::Given(grants, to, given)
             }
             Action::Drain => Reply::Drained(tables.drain(member)),
+            Action::Undrain => Reply::Undrained(tables.undrain(member)),
             other => unreachable!("the database is not asked for {other:?}"),
         };
         self.drive(index, |node, now| node.on_reply(now, reply));

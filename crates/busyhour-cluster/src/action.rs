@@ -16,6 +16,8 @@ pub enum Action {
     Give(Vec<Grant>, Member),
     /// Mark this node as draining; answered by [`Reply::Drained`].
     Drain,
+    /// Have this node assigned its part of the partitions; answered by [`Reply::Undrained`].
+    Undrain,
     /// End this life; there is no answer, and the node is over.
     Leave,
     /// Read what is committed to a partition; then call
@@ -49,6 +51,8 @@ pub enum Reply {
     Given(Vec<Grant>, Member, Result<Vec<Grant>, Failure>),
     /// To [`Action::Drain`].
     Drained(Result<(), Failure>),
+    /// To [`Action::Undrain`].
+    Undrained(Result<(), Failure>),
 }
 
 /// Who answers for a partition.

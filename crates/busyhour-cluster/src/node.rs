@@ -1,8 +1,8 @@
 //! One life of a node, from its join to its end.
 
 use crate::{
-    Action, Failure, Grant, Life, Member, Partition, PartitionView, Reply, Route, Timing, View,
-    assignment,
+    Action, Failure, Grant, Life, Member, NodeView, Partition, PartitionView, Reply, Route, Timing,
+    View, assignment,
 };
 use busyhour::clock::Instant;
 use std::collections::BTreeMap;
@@ -23,6 +23,7 @@ pub struct Node {
     given: BTreeMap<Partition, Given>,
     fencing: Fencing,
     drain: Drain,
+    undrain: Undrain,
     has_ended: bool,
 }
 
@@ -51,6 +52,16 @@ enum Drain {
     Asked,
     /// The database knows it.
     Marked,
+}
+
+/// Whether the database knows that the node can serve, which has joined as one that drains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Undrain {
+    /// It need not be told: it knows, the node is not ready, or an operator wants it drained.
+    No,
+    /// It must be told, unless the next view shows that it knows.
+    Wanted,
+    Asked,
 }
 
 /// A partition that the node was granted.
@@ -96,6 +107,7 @@ impl Node {
             given: BTreeMap::new(),
             fencing: Fencing::default(),
             drain: Drain::No,
+            undrain: Undrain::No,
             has_ended: false,
         }
     }
@@ -165,8 +177,25 @@ impl Node {
         }
     }
 
+    /// The program can serve partitions: from now on the node is assigned its part. That is said until a view shows that the
+    /// database knows it.
+    pub fn on_ready(&mut self) -> Option<Action> {
+        if self.drain != Drain::No || self.has_ended {
+            return None;
+        }
+        self.undrain = Undrain::Wanted;
+        self.undrain()
+    }
+
+    /// An operator has had the node drained: it gives everything away and goes on living, and does not say any more that it is
+    /// ready.
+    pub fn on_drained(&mut self) {
+        self.undrain = Undrain::No;
+    }
+
     /// The node is to leave: it gives everything away.
     pub fn on_leave_wanted(&mut self, now: Instant) {
+        self.undrain = Undrain::No;
         if self.drain == Drain::No {
             self.drain = Drain::Wanted;
             self.on_announced(now);
@@ -196,6 +225,11 @@ impl Node {
                 self.drain = Drain::Wanted;
                 Vec::new()
             }
+            Reply::Undrained(Ok(())) => self.on_undrained(),
+            Reply::Undrained(Err(Failure::Away)) => {
+                self.say_again();
+                Vec::new()
+            }
             Reply::Beaten(Err(Failure::Away)) => {
                 self.beat = Beat::Due(now + self.timing.beat);
                 Vec::new()
@@ -205,7 +239,8 @@ impl Node {
             | Reply::Ended(Err(Failure::LifeOver))
             | Reply::Taken(Err(Failure::LifeOver))
             | Reply::Given(_, _, Err(Failure::LifeOver))
-            | Reply::Drained(Err(Failure::LifeOver)) => self.end(),
+            | Reply::Drained(Err(Failure::LifeOver))
+            | Reply::Undrained(Err(Failure::LifeOver)) => self.end(),
         }
     }
 
@@ -255,6 +290,7 @@ impl Node {
         let mut actions = self.reconcile(&view);
         actions.extend(self.fence(&view));
         self.view = Some(view);
+        actions.extend(self.undrain());
         actions.extend(self.balance());
         actions.extend(self.give_settled());
         actions.extend(self.go_on_leaving());
@@ -399,6 +435,46 @@ impl Node {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// An answer is no proof: a database that fails over may lose what it has answered, and then the next view shows that.
+    fn undrain(&mut self) -> Option<Action> {
+        // The first view is from after its join.
+        if self.undrain != Undrain::Wanted || self.view.is_none() {
+            return None;
+        }
+        let is_draining = self.own_view().is_some_and(|own| own.is_draining);
+        self.undrain = match is_draining {
+            true => Undrain::Asked,
+            false => Undrain::No,
+        };
+        is_draining.then_some(Action::Undrain)
+    }
+
+    fn on_undrained(&mut self) -> Vec<Action> {
+        if self.undrain != Undrain::Asked {
+            return Vec::new();
+        }
+        self.undrain = Undrain::Wanted;
+        if let Some(own) = self.own_view() {
+            own.is_draining = false;
+        }
+        let mut actions = vec![Action::Announce];
+        actions.extend(self.balance());
+        actions
+    }
+
+    /// Unless an operator, or the program's end, has come between.
+    fn say_again(&mut self) {
+        if self.undrain == Undrain::Asked {
+            self.undrain = Undrain::Wanted;
+        }
+    }
+
+    fn own_view(&mut self) -> Option<&mut NodeView> {
+        let nodes = self.view.as_mut().map(|view| view.nodes.iter_mut());
+        let own = self.member;
+        nodes?.find(|node| node.member == own)
     }
 
     fn on_given(

@@ -46,6 +46,8 @@ struct State {
     late: Vec<(Member, Action)>,
     /// Commits whose sender has crashed.
     late_commits: Vec<Commit>,
+    /// What servers have said within this second that they serve, and nobody has heard yet.
+    said: Vec<(usize, Grant)>,
     durable: Vec<u8>,
     acknowledged: Vec<u8>,
     /// Who has committed to which partition in which of its epochs.
@@ -90,6 +92,8 @@ enum Step {
     BeginWrite(usize, u8),
     Commit(usize),
     DoLateCommit(usize),
+    /// All others hear what a server has said that it serves. What is not heard at once is lost.
+    HearServed(usize),
     Crash(usize),
     Start(usize),
     Pause(usize),
@@ -201,6 +205,12 @@ impl Model for Cluster {
                 },
             ),
         ];
+        if self.budget.starts > 0 {
+            properties.push(Property::sometimes(
+                "somebody waits for who serves what it gave away",
+                |_, state: &State| !state.said.is_empty(),
+            ));
+        }
         if self.budget.pauses > 0 {
             properties.push(Property::sometimes(
                 "a node ends, since it is declared dead",
@@ -224,6 +234,7 @@ impl State {
             servers: vec![Server::new(); SERVERS],
             late: Vec::new(),
             late_commits: Vec::new(),
+            said: Vec::new(),
             durable: vec![0; PARTITIONS],
             acknowledged: vec![0; PARTITIONS],
             committed: Vec::new(),
@@ -269,6 +280,7 @@ impl State {
         }
         steps.extend((0..self.late.len()).map(Step::DoLate));
         steps.extend((0..self.late_commits.len()).map(Step::DoLateCommit));
+        steps.extend((0..self.said.len()).map(Step::HearServed));
         if left.clock_steps > 0 {
             steps.push(Step::SetClock);
         }
@@ -327,6 +339,12 @@ impl State {
                 let commit = self.late_commits.remove(index);
                 let _nobody_waits = self.write(commit);
             }
+            Step::HearServed(index) => {
+                let (speaker, grant) = self.said.remove(index);
+                (0..SERVERS)
+                    .filter(|server| *server != speaker)
+                    .for_each(|server| self.hear_served(server, grant));
+            }
             Step::Crash(server) => {
                 self.left.crashes -= 1;
                 self.end(server);
@@ -360,6 +378,7 @@ impl State {
 
     fn tick(&mut self) {
         self.tick += 1;
+        self.said.clear();
         let served: Vec<bool> = (0..PARTITIONS as u8)
             .map(|partition| !self.answerers(Partition(partition)).is_empty())
             .collect();
@@ -384,6 +403,16 @@ impl State {
         self.follow(index, actions.unwrap_or_default());
     }
 
+    fn hear_served(&mut self, index: usize, grant: Grant) {
+        let server = &mut self.servers[index];
+        if server.is_paused {
+            return;
+        }
+        let actions = server.node.as_mut().map(|node| node.on_served([grant]));
+        self.follow(index, actions.unwrap_or_default());
+    }
+
+    /// It joins as one that drains, and is ready at once.
     fn start(&mut self, index: usize) {
         let (now, database_now) = (self.now(), self.database_now());
         // While its last life has a lease, it tries again: that is another step.
@@ -391,7 +420,10 @@ impl State {
             .tables
             .join(database_now, ["alpha", "beta", "gamma"][index])
         {
-            self.servers[index].node = Some(Node::new(member, TIMING, now));
+            let mut node = Node::new(member, TIMING, now);
+            self.tables.drain(member).expect("it lives");
+            assert_eq!(node.on_ready(), None, "it has no view");
+            self.servers[index].node = Some(node);
             self.servers[index].groups = 0;
             self.wake(index);
         } else {
@@ -457,6 +489,7 @@ impl State {
                 Reply::Given(grants.clone(), *to, tables.give(member, grants, *to))
             }
             Action::Drain => Reply::Drained(tables.drain(member)),
+            Action::Undrain => Reply::Undrained(tables.undrain(member)),
             Action::Leave => Reply::Drained(tables.leave(member)),
             _ => Reply::Drained(Ok(())),
         })
@@ -468,7 +501,14 @@ impl State {
                 Action::Close(grants) => self.servers[index].closing.extend(grants),
                 Action::Unload(grant) => self.servers[index].memory[grant.partition.index()] = None,
                 // Each beat finds what is new.
-                Action::Announce | Action::SayServed(_) => {}
+                Action::Announce => {}
+                Action::SayServed(grant) => {
+                    // To all others it makes no difference.
+                    if self.servers.iter().any(|server| server.awaits(grant)) {
+                        self.said.push((index, grant));
+                        self.said.sort();
+                    }
+                }
                 // A request to leave is on its way to the database, like any other.
                 Action::End => {
                     let last = self.servers[index].requests.pop_back();
@@ -609,6 +649,15 @@ impl Server {
         }
     }
 
+    /// Whether its node has given this away, and has not heard that it is served.
+    fn awaits(&self, grant: Grant) -> bool {
+        self.node.as_ref().is_some_and(|node| {
+            let mut heard = node.clone();
+            let _nothing_is_done = heard.on_served([grant]);
+            heard != *node
+        })
+    }
+
     fn next_request(&mut self) -> Option<(Action, Member)> {
         let member = self.node.as_ref()?.member();
         Some((self.requests.pop_front()?, member))
@@ -623,6 +672,7 @@ fn unanswered(request: &Action) -> Option<Reply> {
         Action::Take(_) => Some(Reply::Taken(Err(Failure::Away))),
         Action::Give(grants, to) => Some(Reply::Given(grants.clone(), *to, Err(Failure::Away))),
         Action::Drain => Some(Reply::Drained(Err(Failure::Away))),
+        Action::Undrain => Some(Reply::Undrained(Err(Failure::Away))),
         _ => None,
     }
 }

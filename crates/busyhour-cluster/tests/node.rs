@@ -5,7 +5,7 @@
 //! thing at a time, as the server's thread does.
 
 use busyhour::clock::Instant;
-use busyhour_cluster::{Action, Grant, Node, Partition, Reply, Route, Tables, Timing};
+use busyhour_cluster::{Action, Failure, Grant, Node, Partition, Reply, Route, Tables, Timing};
 use std::{collections::VecDeque, time::Duration};
 
 /// Who comes back gets its part, 8 partitions in a transaction. A partition is away while that is done, for
@@ -58,6 +58,63 @@ fn partitions_of_two_nodes_that_die_at_once_are_away_for_a_lease_a_beat_and_five
     }
     println!("at most {longest:?}");
     assert!(longest <= limit + 10 * STEP, "{longest:?}");
+}
+
+/// A node says that it is ready until a view shows that the database knows it: the question or the answer may be lost, and so may what
+/// was answered, if the database fails over.
+#[test]
+fn a_node_says_that_it_is_ready_until_the_database_knows_it() {
+    let (timing, mut now) = (Timing::default(), Instant::from_nanos(0));
+    let mut tables = Tables::new(timing);
+    let member = tables.join(now, "alpha").expect("nobody has it");
+    tables.drain(member).expect("it lives");
+    let mut node = Node::new(member, timing, now);
+    let mut beat = |node: &mut Node, tables: &mut Tables| {
+        now = now + timing.beat;
+        assert_eq!(node.on_time(now), [Action::Beat]);
+        node.on_reply(now, Reply::Beaten(tables.beat(now, member)))
+    };
+    assert_eq!(beat(&mut node, &mut tables), [], "it is not ready");
+    assert_eq!(node.on_ready(), Some(Action::Undrain));
+    assert_eq!(beat(&mut node, &mut tables), [], "it is asked");
+    // It does not know whether it was done.
+    let lost = Reply::Undrained(Err(Failure::Away));
+    assert_eq!(node.on_reply(Instant::from_nanos(0), lost), []);
+    assert_eq!(beat(&mut node, &mut tables), [Action::Undrain]);
+    let answered = || Reply::Undrained(Ok(()));
+    let is_taking = |actions: &[Action]| matches!(actions, [Action::Announce, Action::Take(orphans)] if orphans.len() == 256);
+    let actions = node.on_reply(Instant::from_nanos(0), answered());
+    assert!(is_taking(&actions), "{actions:?}");
+    // It was done, and is undone with what the database has lost.
+    let actions = beat(&mut node, &mut tables);
+    assert_eq!(actions, [Action::Undrain]);
+    tables.undrain(member).expect("it lives");
+    let _ = node.on_reply(Instant::from_nanos(0), answered());
+    let actions = beat(&mut node, &mut tables);
+    assert!(matches!(actions[..], [Action::Take(_)]), "{actions:?}");
+    // Later it is an operator who wants that.
+    tables.drain(member).expect("it lives");
+    assert_eq!(beat(&mut node, &mut tables), []);
+}
+
+/// An operator has had it drained, or the program ends, before the database knew that it was ready.
+#[test]
+fn a_node_that_is_drained_or_leaves_does_not_say_that_it_is_ready() {
+    let (timing, now) = (Timing::default(), Instant::from_nanos(0));
+    let ends: [fn(&mut Node); 2] = [Node::on_drained, |node| {
+        node.on_leave_wanted(Instant::from_nanos(0));
+    }];
+    for end in ends {
+        let mut tables = Tables::new(timing);
+        let member = tables.join(now, "alpha").expect("nobody has it");
+        tables.drain(member).expect("it lives");
+        let mut node = Node::new(member, timing, now);
+        assert_eq!(node.on_ready(), None, "it has no view");
+        end(&mut node);
+        assert_eq!(node.on_time(now), [Action::Beat]);
+        let actions = node.on_reply(now, Reply::Beaten(tables.beat(now, member)));
+        assert!(!actions.contains(&Action::Undrain), "{actions:?}");
+    }
 }
 
 struct Cluster {

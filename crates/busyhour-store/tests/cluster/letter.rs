@@ -157,6 +157,7 @@ pub fn away(action: &Action) -> Option<Reply> {
         Action::Take(_) => Reply::Taken(Err(failure)),
         Action::Give(grants, to) => Reply::Given(grants.clone(), *to, Err(failure)),
         Action::Drain => Reply::Drained(Err(failure)),
+        Action::Undrain => Reply::Undrained(Err(failure)),
         _ => return None,
     })
 }

@@ -106,11 +106,13 @@ enum Then {
 impl Life {
     pub fn new(number: usize, member: Member, random: u64, asked_at: Instant) -> Self {
         let incarnation = Incarnation::new(member, random);
+        let mut core = Node::new(member, Timing::default(), asked_at);
+        assert_eq!(core.on_ready(), None, "it has no view");
         Self {
             number,
             member,
             incarnation,
-            core: Node::new(member, Timing::default(), asked_at),
+            core,
             shared: SharedStates::new(incarnation, PATIENCE),
             outbox: LiveOutbox::default(),
             asks: VecDeque::new(),

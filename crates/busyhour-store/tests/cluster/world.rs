@@ -360,10 +360,21 @@ impl World {
     }
 
     fn ask_database(&mut self, query: &Query) -> Answer {
-        let now = Instant::from_nanos((self.now + self.database_ahead).as_nanos() as u64);
+        let now = self.database_now();
+        // What it has answered is lost when it fails over, as in one of four cases here.
+        let is_lost =
+            self.is_rough && matches!(query, Query::Own(_, Action::Undrain)) && self.below(4) == 0;
         let tables = &mut self.database.tables;
         match query {
-            Query::Join(number) => Answer::Joined(tables.join(now, &self.machines[*number].name)),
+            // Nothing is assigned to it before it is ready.
+            Query::Join(number) => {
+                let joined = tables.join(now, &self.machines[*number].name);
+                if let Ok(member) = &joined {
+                    tables.drain(*member).expect("it has just joined");
+                }
+                Answer::Joined(joined)
+            }
+            Query::Own(_, Action::Undrain) if is_lost => Answer::Owned(Reply::Undrained(Ok(()))),
             Query::Own(member, action) => Answer::Owned(match action {
                 Action::Beat => Reply::Beaten(tables.beat(now, *member)),
                 Action::Fence(other) => Reply::Ended(tables.fence(now, *member, *other)),
@@ -372,6 +383,7 @@ impl World {
                     Reply::Given(grants.clone(), *to, tables.give(*member, grants, *to))
                 }
                 Action::Drain => Reply::Drained(tables.drain(*member)),
+                Action::Undrain => Reply::Undrained(tables.undrain(*member)),
                 Action::Leave => {
                     let _ = tables.leave(*member);
                     Reply::Drained(Ok(()))
@@ -583,6 +595,9 @@ impl World {
         for life in lives() {
             assert!(life.shared.is_whole(), "seed {seed}: node {}", life.number);
         }
+        let view = self.database.tables.view(self.database_now());
+        let is_drained = view.nodes.iter().any(|node| node.is_draining);
+        assert!(!is_drained, "seed {seed}: nobody wants that: {view:?}");
         let (mut acknowledged, mut commits) = (0, 0);
         for (number, device) in self.devices.iter().enumerate() {
             let aor = &device.aor;
@@ -631,6 +646,10 @@ impl World {
             commits += self.database.history.get(aor).map_or(0, Vec::len) as u64;
         }
         (acknowledged, commits)
+    }
+
+    fn database_now(&self) -> Instant {
+        Instant::from_nanos((self.now + self.database_ahead).as_nanos() as u64)
     }
 
     /// What a machine's clock shows: it runs at its own speed.

@@ -47,10 +47,6 @@ pub(super) struct NodeThread {
     pub(super) partitions: Arc<PartitionInbox>,
     /// What waits for the answers to changes under way.
     pub(super) closing: BTreeMap<Partition, Grant>,
-    /// The server has started, and the database does not know it yet.
-    pub(super) is_to_be_assigned: bool,
-    /// It has not answered the last beat, or what was asked since.
-    pub(super) is_database_away: bool,
     /// An operator has had it drained.
     pub(super) is_drained: bool,
     pub(super) is_leaving: bool,
@@ -91,8 +87,6 @@ impl NodeThread {
             inbox,
             partitions,
             closing: BTreeMap::new(),
-            is_to_be_assigned: false,
-            is_database_away: false,
             is_drained: false,
             is_leaving: false,
             has_ended: false,
@@ -140,7 +134,6 @@ impl NodeThread {
         actions.extend(self.settle(settled));
         actions.extend(self.node.on_served(served));
         self.follow(actions);
-        self.ask_for_partitions();
         for wish in wishes {
             // Who waits for the others is told when they are dropped.
             if self.has_ended {
@@ -156,7 +149,9 @@ impl NodeThread {
         let now = self.clock.now();
         match event {
             NodeEvent::Announced => self.node.on_announced(now),
-            NodeEvent::CanServe => self.is_to_be_assigned = !self.is_drained,
+            // An operator's wish counts, and others would give away what nobody serves until the server has started.
+            NodeEvent::CanServe if self.is_drained => {}
+            NodeEvent::CanServe => return self.node.on_ready().into_iter().collect(),
             NodeEvent::LeaveWanted => {
                 self.is_leaving = true;
                 self.node.on_leave_wanted(now);
@@ -166,22 +161,6 @@ impl NodeThread {
             NodeEvent::Loaded(grant) => return self.node.on_loaded(grant),
         }
         Vec::new()
-    }
-
-    /// From its join on nothing is assigned to it: others would give away what nobody serves until the server has started. If
-    /// there is no answer, it is asked again when a beat has one.
-    fn ask_for_partitions(&mut self) {
-        let is_wanted = self.is_to_be_assigned && !self.is_leaving && !self.has_ended;
-        if !is_wanted || self.is_database_away {
-            return;
-        }
-        match self.ownership.undrain(self.node.member()) {
-            Ok(()) => {
-                self.is_to_be_assigned = false;
-                self.announce();
-            }
-            Err(_) => self.is_database_away = true,
-        }
     }
 
     /// Does what the node asks for, in its order, and what follows from it.
@@ -257,11 +236,7 @@ impl NodeThread {
     fn act(&mut self, action: Action) -> Vec<Action> {
         let member = self.node.member();
         let reply = match action {
-            Action::Beat => {
-                let beaten = self.ownership.beat(member);
-                self.is_database_away = beaten.is_err();
-                Reply::Beaten(beaten)
-            }
+            Action::Beat => Reply::Beaten(self.ownership.beat(member)),
             Action::Fence(other) => self.fence(member, other),
             Action::Take(seen) => Reply::Taken(self.ownership.take(member, &seen)),
             Action::Give(grants, to) => {
@@ -269,6 +244,7 @@ impl NodeThread {
                 Reply::Given(grants, to, given)
             }
             Action::Drain => Reply::Drained(self.ownership.drain(member)),
+            Action::Undrain => Reply::Undrained(self.ownership.undrain(member)),
             Action::Leave => {
                 // If there is no answer, the lease ends by itself.
                 let _ = self.ownership.leave(member);
@@ -314,7 +290,8 @@ impl NodeThread {
         match granted {
             Ok(()) => {
                 if wish.what == Wish::Drain(member) {
-                    (self.is_drained, self.is_to_be_assigned) = (true, false);
+                    self.is_drained = true;
+                    self.node.on_drained();
                 }
                 self.announce();
                 (wish.done)(Ok(()));
@@ -530,29 +507,45 @@ mod tests {
         );
     }
 
-    /// Others would give away what nobody serves until the server has read what it needs.
+    /// Others would give away what nobody serves until the server has read what it needs. An operator who wants it drained is not
+    /// overruled.
     #[test]
     fn a_node_is_assigned_nothing_before_it_can_serve() {
-        let (mut thread, inbox, asked) = thread(Failure::Away);
-        thread.follow(Vec::new());
-        thread.ask_for_partitions();
-        assert_eq!(asked.load(Ordering::Relaxed), 0);
-        assert!(thread.is_database_away, "a beat had no answer");
-        inbox.push(NodeEvent::CanServe);
-        let (events, _) = inbox.take(Duration::ZERO);
-        assert_eq!(events, [NodeEvent::CanServe]);
-        for event in events {
-            thread.take(event);
+        for is_drained in [false, true] {
+            let (mut thread, _, asked) = thread(Failure::Away);
+            thread.is_drained = is_drained;
+            let beat = |thread: &mut NodeThread| {
+                let beaten = thread.node.on_reply(thread.clock.now(), draining());
+                thread.follow(beaten);
+            };
+            beat(&mut thread);
+            assert_eq!(asked.load(Ordering::Relaxed), 0, "it cannot serve");
+            let ready = thread.take(NodeEvent::CanServe);
+            thread.follow(ready);
+            let counts = match is_drained {
+                // The first time there is no answer.
+                false => [2, 3, 4],
+                true => [0; 3],
+            };
+            for count in counts {
+                beat(&mut thread);
+                let asked = asked.load(Ordering::Relaxed);
+                assert_eq!(asked, count, "with each view that shows it as drained");
+            }
         }
-        for (is_away, count) in [(true, 0), (false, 1), (true, 1), (false, 2), (false, 2)] {
-            thread.is_database_away = is_away;
-            (0..3).for_each(|_| thread.ask_for_partitions());
-            assert_eq!(
-                asked.load(Ordering::Relaxed),
-                count,
-                "once after an answered beat, until there is an answer, and not after that"
-            );
-        }
+    }
+
+    /// A view in which the node is marked as draining.
+    fn draining() -> Reply {
+        Reply::Beaten(Ok(View {
+            nodes: vec![NodeView {
+                member: MEMBER,
+                name: "alpha".into(),
+                life: Life::Current,
+                is_draining: true,
+            }],
+            partitions: Vec::new(),
+        }))
     }
 
     const MEMBER: Member = Member {

@@ -153,6 +153,14 @@ impl Database {
         Ok(member)
     }
 
+    /// The names of those that live and are assigned nothing.
+    pub fn draining(&self) -> BTreeSet<String> {
+        let state = self.lock();
+        let nodes = state.tables.view(state.instant()).nodes.into_iter();
+        let draining = nodes.filter(|node| node.is_draining && node.life != Life::Over);
+        draining.map(|node| node.name.into()).collect()
+    }
+
     /// What a process of a node uses.
     pub fn open(&self, process: u64, place: usize, member: Member) -> (NodeStore, NodeOwnership) {
         let session = Session {

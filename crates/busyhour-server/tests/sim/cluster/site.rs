@@ -51,6 +51,10 @@ pub struct ClusterSite {
     acknowledged: HashSet<String>,
     /// Dialogs that a node has adopted and another one has kept.
     pub handed_over: u64,
+    /// Requests that have waited for their partitions.
+    pub kept: u64,
+    /// Nodes that an operator has had drained in this life.
+    drained: BTreeSet<String>,
     trace: u64,
 }
 
@@ -107,6 +111,8 @@ impl ClusterSite {
             asked: BTreeMap::new(),
             acknowledged: HashSet::new(),
             handed_over: 0,
+            kept: 0,
+            drained: BTreeSet::new(),
             trace: seed,
             random,
         }
@@ -201,8 +207,11 @@ impl ClusterSite {
         self.network.faults.loss_permille = 1000;
     }
 
-    /// The end of the world, in which nothing is pinned any more: a hash of all that happened.
-    pub fn end(mut self) -> u64 {
+    /// The end of the world, in which nothing is pinned any more: a hash of all that happened, and how many requests have waited.
+    pub fn end(mut self) -> (u64, u64) {
+        let mut draining = self.database.draining();
+        draining.retain(|name| !self.drained.contains(name));
+        assert!(draining.is_empty(), "nobody wants that: {draining:?}");
         for place in 0..self.places.len() {
             let node = self.places[place].node.as_ref().expect("it lives");
             assert_eq!(
@@ -212,7 +221,7 @@ impl ClusterSite {
             );
             self.end_life(place);
         }
-        self.trace
+        (self.trace, self.kept)
     }
 
     pub fn set_now(&mut self, now: u64) {
@@ -360,6 +369,7 @@ impl ClusterSite {
                 if let Some(node) = asked {
                     // Whoever is too many is refused, and nobody waits.
                     let _ = node.server.drain_node(&name, Box::new(|_| ()));
+                    self.drained.insert(name);
                 }
             }
             Step::Quiet => {
@@ -416,6 +426,7 @@ impl ClusterSite {
             return self.start_after(place, SECOND / 2);
         };
         self.log(|| format!("--- start {place} as {member:?}"));
+        self.drained.remove(&name_of(place));
         self.process_count += 1;
         let around = Surroundings {
             place,
@@ -436,8 +447,9 @@ impl ClusterSite {
         (place.frozen_until, place.stop_at) = (0, None);
         place.held.clear();
         if let Some(node) = place.node.take() {
-            let dialogs = node.server.stats().calls.dialogs;
-            self.handed_over += dialogs.handed_over;
+            let stats = node.server.stats();
+            self.handed_over += stats.calls.dialogs.handed_over;
+            self.kept += stats.cluster.map_or(0, |cluster| cluster.kept);
             self.trace = mix(self.trace, node.end());
         }
     }

@@ -53,8 +53,8 @@ impl ClusterWorld {
         self
     }
 
-    /// Runs to the end and checks; returns a hash of all that happened.
-    pub fn run(mut self) -> u64 {
+    /// Runs to the end and checks; returns a hash of all that happened, and how many requests have waited for their partitions.
+    pub fn run(mut self) -> (u64, u64) {
         let end = self.last_question_at + self.site.random.within(10 * SECOND, 60 * SECOND);
         self.run_until(end);
         check_beliefs(&self.devices, &self.watchers, self.site.now);
