@@ -20,10 +20,11 @@ pub const SERVER_PARTS: &[ServerPart] = &[
     part("NodePaths", "cluster::direct::node_paths", &[]),
     part("NodeLink", "cluster::node_link", &["NodePaths"]),
     part("LiveStates", "cluster::live_states", &[]),
+    part("SpanSource", "spans", &["ServerClock"]),
     part(
         "KeptMessages",
         "cluster::kept::kept_messages",
-        &["PartitionRoutes"],
+        &["PartitionRoutes", "SpanSource"],
     ),
     part(
         "ClusterNode",
@@ -42,7 +43,6 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         &["ServerClock", "PartitionRoutes"],
     ),
     part("MessageTap", "capture::message_tap", &[]),
-    part("SpanSource", "spans", &["ServerClock"]),
     part("Tenants", "tenant::tenants", &[]),
     part("Responder", "sip::responder", &["MessageTap", "Tenants"]),
     part("Lookups", "dns::lookups", &["ServerClock"]),

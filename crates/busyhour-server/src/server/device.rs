@@ -419,10 +419,7 @@ impl Device {
         pending.device_request.step("store");
         let device = self.clone();
         let done = Box::new(move |result| device.complete(result));
-        let pending = Pending {
-            change_count,
-            ..pending
-        };
+        pending.change_count = change_count;
         state.pending = Some(Box::new(pending));
         if (context.persistence)
             .commit_granted(grant, changes, done)

@@ -7,7 +7,7 @@ use super::{
         node_inbox::{NodeEvent, NodeInbox},
         operator_wish::{OperatorWish, Wish},
     },
-    kept::kept_messages::{KeptMessages, OnOwner},
+    kept::kept_messages::{KeptMessages, kept_question::OnOwner},
     live_states::LiveStates,
     node_link::NodeLink,
     node_thread::{NodeThread, node_turns::NodeTurns},

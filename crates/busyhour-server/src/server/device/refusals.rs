@@ -7,7 +7,7 @@ use super::{
     removal::RemovalError,
 };
 use crate::server::{
-    cluster::kept::kept_messages::KeptRequest,
+    cluster::kept::kept_messages::kept_request::KeptRequest,
     sip::{inbound_request::InboundRequest, transactions::TransactionKey},
     spans::request_span::RequestSpan,
 };

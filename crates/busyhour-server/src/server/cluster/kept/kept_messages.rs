@@ -1,5 +1,8 @@
 //! What waits, who may have how much of it, and for how long.
 
+pub(in crate::server) mod kept_question;
+pub(in crate::server) mod kept_request;
+
 use crate::lock::lock;
 use crate::server::{
     cluster::partition_routes::{PartitionOwner, PartitionRoutes},
@@ -7,9 +10,10 @@ use crate::server::{
     spans::request_span::RequestSpan,
     stats::{counters::Counter, latency::Latency},
 };
-use busyhour::{buffer::Buffer, clock::Instant, runtime::Runtime};
-use busyhour_cluster::{Keeping, KeptPlace, KeptRequests, PARTITION_COUNT, Partition};
-use busyhour_sip::Flow;
+use busyhour::{clock::Instant, runtime::Runtime};
+use busyhour_cluster::{Keeping, KeptRequests, PARTITION_COUNT, Partition};
+use kept_question::{KeptQuestion, OnOwner};
+use kept_request::{KeptRequest, PlacedRequest};
 use std::{
     collections::VecDeque,
     mem,
@@ -53,41 +57,6 @@ struct WaitingMessages {
     is_timed: bool,
     /// The server ends, and nothing waits any more.
     is_closed: bool,
-}
-
-/// What waits, since when, and its share of the room.
-struct PlacedRequest {
-    request: KeptRequest,
-    since: Instant,
-    _share: KeptShare,
-}
-
-/// A request that waits for a partition.
-pub(in crate::server) struct KeptRequest {
-    /// By which epoch of the partition whoever handed it here took this node for the owner; 0 for what came here by itself.
-    pub(in crate::server) known_in: u64,
-    pub(in crate::server) flow: Flow,
-    pub(in crate::server) datagram: Buffer,
-    /// Among those that were put back.
-    pub(in crate::server) place: KeptPlace,
-    pub(in crate::server) span: RequestSpan,
-}
-
-/// Somebody who asks over HTTP is told when the partition has an owner, or when this is dropped.
-struct KeptQuestion {
-    partition: Partition,
-    known_in: u64,
-    since: Instant,
-    told: OnOwner,
-}
-
-/// Told, under no lock, that a partition has an owner. It is dropped without that when nobody has come in time.
-pub(in crate::server) type OnOwner = Box<dyn FnOnce() + Send>;
-
-struct KeptShare {
-    room: Arc<Shares>,
-    holder: Holder,
-    bytes: u64,
 }
 
 #[derive(Default)]
@@ -200,7 +169,8 @@ impl KeptMessages {
             return Err(request.span);
         }
         let (now, mut request) = (self.now(), Some(request));
-        let mut place = || self.place(now, holder, &mut request);
+        let (room, buffers) = ((&self.room, holder), self.runtime.buffers());
+        let mut place = || PlacedRequest::place(now, room, buffers, &mut request);
         let keeping = keep(&mut waiting.requests, now, &mut place);
         self.note_waits(&waiting, partition);
         self.set_timer(&mut waiting);
@@ -374,32 +344,6 @@ impl KeptMessages {
         }
     }
 
-    /// A place for the request, if there is room for it.
-    fn place(
-        &self,
-        since: Instant,
-        holder: Holder,
-        request: &mut Option<KeptRequest>,
-    ) -> Option<PlacedRequest> {
-        let bytes = charge_bytes(request.as_ref()?.datagram.len());
-        self.room.take(holder, bytes).ok()?;
-        let share = KeptShare {
-            room: self.room.clone(),
-            holder,
-            bytes,
-        };
-        // It may be a part of what a connection has received at once.
-        let datagram = (self.runtime.buffers()).copy_from(&request.as_ref()?.datagram);
-        let (datagram, mut request) = (datagram.ok()?, request.take()?);
-        request.datagram = datagram;
-        request.span.step("partition");
-        Some(PlacedRequest {
-            request,
-            since,
-            _share: share,
-        })
-    }
-
     fn set_timer(self: &Arc<Self>, waiting: &mut WaitingMessages) {
         let Some(late) = waiting.next_late().filter(|_| !waiting.is_timed) else {
             return;
@@ -468,18 +412,6 @@ impl WaitingMessages {
     }
 }
 
-impl KeptQuestion {
-    fn deadline(&self) -> Instant {
-        self.since + PATIENCE
-    }
-}
-
-impl PlacedRequest {
-    fn goes_on(&self, owner: PartitionOwner) -> bool {
-        may_go_on(owner, self.request.known_in)
-    }
-}
-
 /// Whether something may go to who has its partition: what another node has handed here only if that is known by a later epoch.
 fn may_go_on(owner: PartitionOwner, known_in: u64) -> bool {
     match owner {
@@ -487,18 +419,6 @@ fn may_go_on(owner: PartitionOwner, known_in: u64) -> bool {
         PartitionOwner::At { epoch, .. } => epoch > known_in,
         PartitionOwner::Nobody => false,
     }
-}
-
-impl Drop for KeptShare {
-    fn drop(&mut self) {
-        self.room.give_back(self.holder, self.bytes);
-    }
-}
-
-/// What a request of this length takes: its buffer, of which a third may be rounding, and its entries. The span of one that is
-/// followed is not counted.
-fn charge_bytes(len: usize) -> u64 {
-    (len + len / 2 + BUFFER_BYTES_MIN + KeptRequests::<PlacedRequest>::ENTRY_BYTES) as u64
 }
 
 fn room_bytes(runtime: &Runtime) -> u64 {
@@ -514,17 +434,15 @@ const QUESTIONS_MAX: usize = 1024;
 /// Of the memory of buffers, all of them together have at most this part.
 const MEMORY_PART: u64 = 16;
 const BYTES_MAX: u64 = 16 << 20;
-/// A buffer takes whole lines of a cache.
-const BUFFER_BYTES_MIN: usize = 64;
-/// docs/limits.md says so.
-const _: () = assert!(BUFFER_BYTES_MIN + KeptRequests::<PlacedRequest>::ENTRY_BYTES <= 1126);
 /// What each source may have.
 const SHARE_BYTES_MIN: u64 = 128 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use busyhour_cluster::{Action, Node, PartitionView, Reply, Tables, Timing};
+    use super::{kept_request::charge_bytes, *};
+    use busyhour::buffer::Buffer;
+    use busyhour_cluster::{Action, KeptPlace, Node, PartitionView, Reply, Tables, Timing};
+    use busyhour_sip::Flow;
     use std::net::SocketAddr;
 
     /// Those of a node without a lease, the routes that it looks at, and the turns that have begun.
@@ -708,21 +626,6 @@ mod tests {
         let time_ns = time.as_nanos() as u64;
         assert!((time_ns..time_ns + time_ns / 8).contains(&half), "{half}");
         assert_eq!([most, max], [late_ns; 2]);
-    }
-
-    /// However long the message, and none is longer than this.
-    #[test]
-    fn a_buffer_takes_no_more_than_its_charge() {
-        let runtime = Runtime::simulated(1);
-        let taken = || runtime.buffers().stats().live_bytes;
-        for len in (1..=2048).chain((2049..=65_535).step_by(61)) {
-            let before = taken();
-            let buffer = runtime.buffers().alloc(len).unwrap();
-            let bytes = taken() - before;
-            let charge = charge_bytes(len) - KeptRequests::<PlacedRequest>::ENTRY_BYTES as u64;
-            assert!((len as u64..=charge).contains(&bytes), "{len}: {bytes}");
-            drop(buffer);
-        }
     }
 
     /// A node that has read that another one has all partitions, each in this epoch.

@@ -1,6 +1,6 @@
 //! What has waited goes on.
 
-use super::kept_messages::{KeptRequest, KeptWays};
+use super::kept_messages::{KeptWays, kept_request::KeptRequest};
 use crate::server::{cluster::requests::request_route::Arrival, core::Core};
 use busyhour_cluster::Partition;
 use busyhour_sip::{Message, Start};

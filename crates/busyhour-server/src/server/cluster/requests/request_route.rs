@@ -2,8 +2,8 @@
 
 use crate::server::{
     cluster::{
-        cluster_node::ClusterNode, kept::kept_messages::KeptRequest, node_link::OnTaken,
-        partition_routes::PartitionOwner,
+        cluster_node::ClusterNode, kept::kept_messages::kept_request::KeptRequest,
+        node_link::OnTaken, partition_routes::PartitionOwner,
     },
     core::Core,
     sip::receive::Request,
