@@ -296,7 +296,11 @@ impl World {
             Event::Loaded(index, grant) => self.loaded(index, grant),
             Event::Settled(index, grants) => self.drive(index, |node, _| node.on_settled(grants)),
             Event::Announced(index) => self.announced(index),
-            Event::Served(index, grant) => self.drive(index, |node, _| node.on_served([grant])),
+            Event::Served(index, grant) => {
+                self.drive(index, |node, now| node.on_served(now, [grant]));
+                // A rest may have begun.
+                self.tick(index);
+            }
         }
     }
 

@@ -13,6 +13,7 @@ mod view;
 mod tables;
 mod assignment;
 mod action;
+mod hand_over;
 mod node;
 mod ownership;
 mod live;

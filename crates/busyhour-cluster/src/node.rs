@@ -2,7 +2,7 @@
 
 use crate::{
     Action, Failure, Grant, Life, Member, NodeView, Partition, PartitionView, Reply, Route, Timing,
-    View, assignment,
+    View, assignment, hand_over::HandOver,
 };
 use busyhour::clock::Instant;
 use std::collections::BTreeMap;
@@ -19,8 +19,7 @@ pub struct Node {
     beat: Beat,
     view: Option<View>,
     held: BTreeMap<Partition, Holding>,
-    /// What was given to members that have not said yet that they serve it.
-    given: BTreeMap<Partition, Given>,
+    hand_over: HandOver,
     fencing: Fencing,
     drain: Drain,
     undrain: Undrain,
@@ -71,14 +70,6 @@ struct Holding {
     phase: Phase,
 }
 
-/// A partition that another member has not said yet that it serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Given {
-    /// Its epoch there.
-    epoch: u64,
-    at: Instant,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Loading,
@@ -104,7 +95,7 @@ impl Node {
             beat: Beat::Due(asked_at),
             view: None,
             held: BTreeMap::new(),
-            given: BTreeMap::new(),
+            hand_over: HandOver::new(),
             fencing: Fencing::default(),
             drain: Drain::No,
             undrain: Undrain::No,
@@ -153,21 +144,38 @@ impl Node {
         self.held.len()
     }
 
-    /// When [`on_time`](Self::on_time) has something to do; `None` while an answer is awaited.
+    /// When [`on_time`](Self::on_time) has something to do; `None` while only an answer is awaited.
     pub fn next_due(&self) -> Option<Instant> {
+        if self.has_ended {
+            return None;
+        }
+        [self.beat_due(), self.hand_over.next_due()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn beat_due(&self) -> Option<Instant> {
         match self.beat {
-            Beat::Due(at) if !self.has_ended => Some(at),
-            _ => None,
+            Beat::Due(at) => Some(at),
+            Beat::Asked(_) => None,
         }
     }
 
-    /// Beats, if that is due.
+    /// Beats, and closes the next of what others should have, if that is due.
     pub fn on_time(&mut self, now: Instant) -> Vec<Action> {
-        if self.next_due().is_none_or(|due| now < due) {
-            return Vec::new();
+        let mut actions = Vec::new();
+        if self.has_ended {
+            return actions;
         }
-        self.beat = Beat::Asked(now);
-        vec![Action::Beat]
+        if self.beat_due().is_some_and(|due| due <= now) {
+            self.beat = Beat::Asked(now);
+            actions.push(Action::Beat);
+        }
+        if self.hand_over.end_rest(now) {
+            actions.extend(self.balance(now));
+        }
+        actions
     }
 
     /// Another node said that there is something new: the next beat is due at once.
@@ -225,7 +233,7 @@ impl Node {
                 self.drain = Drain::Wanted;
                 Vec::new()
             }
-            Reply::Undrained(Ok(())) => self.on_undrained(),
+            Reply::Undrained(Ok(())) => self.on_undrained(now),
             Reply::Undrained(Err(Failure::Away)) => {
                 self.say_again();
                 Vec::new()
@@ -252,17 +260,14 @@ impl Node {
         }
     }
 
-    /// Others serve these partitions: what they were given has arrived, and more may be given.
-    pub fn on_served(&mut self, served: impl IntoIterator<Item = Grant>) -> Vec<Action> {
-        let before = self.given.len();
-        for grant in served {
-            let given = self.given.get(&grant.partition);
-            if given.is_some_and(|given| given.epoch <= grant.epoch) {
-                self.given.remove(&grant.partition);
-            }
-        }
-        match self.given.len() < before && !self.has_ended {
-            true => self.balance(),
+    /// Others serve these partitions: what they were given has arrived, and more may be given, after a rest.
+    pub fn on_served(
+        &mut self,
+        now: Instant,
+        served: impl IntoIterator<Item = Grant>,
+    ) -> Vec<Action> {
+        match self.hand_over.are_served(served) && !self.has_ended {
+            true => self.balance(now),
             false => Vec::new(),
         }
     }
@@ -284,14 +289,12 @@ impl Node {
             self.view_read_at = asked_at;
             self.beat = Beat::Due(now.max(asked_at + self.timing.beat));
         }
-        // Whoever has not said that it serves them is of an earlier build, or was not heard.
-        let beat = self.timing.beat;
-        self.given.retain(|_, given| now - given.at < beat);
+        self.hand_over.give_up_after(now, self.timing.beat);
         let mut actions = self.reconcile(&view);
         actions.extend(self.fence(&view));
         self.view = Some(view);
         actions.extend(self.undrain());
-        actions.extend(self.balance());
+        actions.extend(self.balance(now));
         actions.extend(self.give_settled());
         actions.extend(self.go_on_leaving());
         actions
@@ -344,7 +347,7 @@ impl Node {
     }
 
     /// Takes orphans that are assigned to this node, and closes what is assigned to others.
-    fn balance(&mut self) -> Vec<Action> {
+    fn balance(&mut self, now: Instant) -> Vec<Action> {
         let Some(view) = &self.view else {
             return Vec::new();
         };
@@ -354,7 +357,7 @@ impl Node {
         if !orphans.is_empty() {
             actions.push(Action::Take(orphans));
         }
-        actions.extend(self.close(&wanted));
+        actions.extend(self.close(now, &wanted));
         actions
     }
 
@@ -374,14 +377,16 @@ impl Node {
 
     /// Closes a few of those that others should have, so that each is away for as long as a few take. A node that leaves does not wait
     /// until its next owners serve them, and closes all: the end of its life makes orphans of what nobody can be given.
-    fn close(&mut self, wanted: &[Option<Member>]) -> Option<Action> {
+    fn close(&mut self, now: Instant, wanted: &[Option<Member>]) -> Option<Action> {
         let is_moving =
             |holding: &&Holding| matches!(holding.phase, Phase::Closing | Phase::Giving);
         let (member, is_leaving) = (self.member, self.drain == Drain::Marked);
-        let given = if is_leaving { 0 } else { self.given.len() };
-        let moving = self.held.values().filter(is_moving).count() + given;
-        let most = if is_leaving { LEAVING_MAX } else { CLOSING_MAX };
-        let room = most.saturating_sub(moving);
+        let moving = self.held.values().filter(is_moving).count();
+        self.hand_over.look(now, moving);
+        let room = match is_leaving {
+            true => LEAVING_MAX.saturating_sub(moving),
+            false => self.hand_over.room(),
+        };
         let is_foreign = |partition: &Partition| match wanted[partition.index()] {
             Some(owner) => owner != member,
             None => is_leaving,
@@ -394,7 +399,11 @@ impl Node {
             holding.grant(*partition)
         };
         let closing: Vec<Grant> = closing.map(close).collect();
-        (!closing.is_empty()).then_some(Action::Close(closing))
+        if closing.is_empty() {
+            return None;
+        }
+        self.hand_over.begin(now);
+        Some(Action::Close(closing))
     }
 
     /// Gives away what is settled, each member's part at once, or serves it again if it should stay.
@@ -451,7 +460,7 @@ impl Node {
         is_draining.then_some(Action::Undrain)
     }
 
-    fn on_undrained(&mut self) -> Vec<Action> {
+    fn on_undrained(&mut self, now: Instant) -> Vec<Action> {
         if self.undrain != Undrain::Asked {
             return Vec::new();
         }
@@ -460,7 +469,7 @@ impl Node {
             own.is_draining = false;
         }
         let mut actions = vec![Action::Announce];
-        actions.extend(self.balance());
+        actions.extend(self.balance(now));
         actions
     }
 
@@ -498,7 +507,7 @@ impl Node {
         }
         if !actions.is_empty() {
             actions.push(Action::Announce);
-            actions.extend(self.balance());
+            actions.extend(self.balance(now));
             actions.extend(self.go_on_leaving());
         }
         actions
@@ -516,8 +525,7 @@ impl Node {
         {
             (known.owner, known.epoch) = (Some(to), grant.epoch + 1);
         }
-        let epoch = grant.epoch + 1;
-        (self.given).insert(grant.partition, Given { epoch, at: now });
+        (self.hand_over).gave(now, grant.partition, grant.epoch + 1);
         self.held.remove(&grant.partition);
         Some(Action::Unload(grant))
     }
@@ -569,7 +577,6 @@ impl Node {
     fn end(&mut self) -> Vec<Action> {
         self.has_ended = true;
         self.held.clear();
-        self.given.clear();
         vec![Action::End]
     }
 }
@@ -588,7 +595,5 @@ fn late_nodes(view: &View) -> impl Iterator<Item = Member> {
     view.nodes.iter().filter(is_late).map(|node| node.member)
 }
 
-/// How many partitions a node hands over at a time: those that nobody serves meanwhile.
-const CLOSING_MAX: usize = 8;
-/// The same of a node that leaves, which has little time.
+/// How many partitions a node that leaves closes at a time: those that nobody serves meanwhile.
 const LEAVING_MAX: usize = 32;

@@ -404,11 +404,15 @@ impl State {
     }
 
     fn hear_served(&mut self, index: usize, grant: Grant) {
+        let now = self.now();
         let server = &mut self.servers[index];
         if server.is_paused {
             return;
         }
-        let actions = server.node.as_mut().map(|node| node.on_served([grant]));
+        let actions = server
+            .node
+            .as_mut()
+            .map(|node| node.on_served(now, [grant]));
         self.follow(index, actions.unwrap_or_default());
     }
 
@@ -504,7 +508,8 @@ impl State {
                 Action::Announce => {}
                 Action::SayServed(grant) => {
                     // To all others it makes no difference.
-                    if self.servers.iter().any(|server| server.awaits(grant)) {
+                    let now = self.now();
+                    if self.servers.iter().any(|server| server.awaits(now, grant)) {
                         self.said.push((index, grant));
                         self.said.sort();
                     }
@@ -650,10 +655,10 @@ impl Server {
     }
 
     /// Whether its node has given this away, and has not heard that it is served.
-    fn awaits(&self, grant: Grant) -> bool {
+    fn awaits(&self, now: Instant, grant: Grant) -> bool {
         self.node.as_ref().is_some_and(|node| {
             let mut heard = node.clone();
-            let _nothing_is_done = heard.on_served([grant]);
+            let _nothing_is_done = heard.on_served(now, [grant]);
             heard != *node
         })
     }

@@ -232,7 +232,7 @@ impl Cluster {
             node.on_announced(self.now);
         }
         let served = std::mem::take(&mut server.served);
-        let actions = node.on_served(served);
+        let actions = node.on_served(self.now, served);
         self.follow(number, actions);
         self.finish_loading(number);
         self.finish_asking(number);
@@ -288,9 +288,13 @@ impl Cluster {
             return;
         }
         let node = server.node.as_mut().expect("it lives");
-        for beat in node.on_time(now) {
-            server.asks.push_front(beat);
+        for action in node.on_time(now) {
+            match action {
+                Action::Beat => self.servers[number].asks.push_front(action),
+                _ => self.follow(number, vec![action]),
+            }
         }
+        let server = &mut self.servers[number];
         let next = server.asks.pop_front();
         server.asked = next.map(|action| (action, now + TRANSACTION));
     }

@@ -29,7 +29,7 @@ mod completion_notifier;
 mod watermarks;
 
 use busyhour::pool::TaskPool;
-use busyhour_cluster::{Grant, Partition};
+use busyhour_cluster::Grant;
 use busyhour_registrar::EndedBinding;
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -84,10 +84,14 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As for [`load`](Self::load).
-    fn load_partitions(&self, _partitions: &[Partition]) -> Result<Contents, StoreError> {
+    /// As for [`load`](Self::load), and when the database knows an earlier grant of one of them: it is not the one that granted
+    /// it, as a primary that was left behind by a failover.
+    fn load_partitions(&self, _grants: &[Grant]) -> Result<Contents, StoreError> {
         Ok(Contents::default())
     }
+
+    /// No partitions are read for a while: what is kept for that, as a connection, may go.
+    fn rest_from_partitions(&self) {}
 
     /// Hands over a batch; `done` is called exactly once, from any thread,
     /// when the batch is durable or has failed.

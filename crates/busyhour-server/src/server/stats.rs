@@ -332,6 +332,8 @@ pub struct RegistrarStats {
     pub logins_paused: u64,
     /// Bindings read back at the start, or while the server serves after it.
     pub restored: u64,
+    /// Bindings that left memory with their partitions, since another node of the cluster has them.
+    pub handed_over: u64,
     /// Addresses of record whose bindings are not read back yet. Until they are, `binding_count` lacks them, and
     /// `device_count` has them.
     pub unread_count: u64,
@@ -592,6 +594,7 @@ impl Core {
             expired: counters.expired.get(),
             revoked: counters.revoked.get(),
             restored: counters.restored.get(),
+            handed_over: counters.handed_over.get(),
             unread_count: self
                 .devices
                 .table

@@ -383,10 +383,74 @@ fn a_node_removes_no_rows_of_a_partition_that_it_has_given_away() {
     while store.stats().ended_removed < 2 {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let left = store.load_partitions(&partitions).unwrap().soft_states;
+    let read = partitions.map(|partition| Grant {
+        partition,
+        epoch: 0,
+    });
+    let left = store.load_partitions(&read).unwrap().soft_states;
     let left: Vec<u64> = left.iter().map(|row| row.id.0).collect();
     assert_eq!(left, [2]);
 }
+
+/// One portion after the other comes, and each new connection costs the database more than a portion.
+#[test]
+fn partitions_are_read_over_one_connection_until_the_store_rests_or_the_database_ends_it() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("read"));
+    let mut alpha = Living::join(&url, "alpha");
+    let grants = alpha.take([1, 2]);
+    let store = alpha.store(&url);
+    let mut watch = postgres::Client::connect(&url.0, postgres::NoTls).unwrap();
+    let mut readers = || {
+        let rows = watch.query(READERS, &[]).unwrap();
+        rows.iter().map(|row| row.get(0)).collect::<Vec<i32>>()
+    };
+    let mut read_over = || {
+        assert!(store.load_partitions(&grants).is_ok());
+        let [reader] = readers()[..] else {
+            panic!("one connection");
+        };
+        reader
+    };
+    let first = read_over();
+    assert_eq!(read_over(), first);
+    postgres.sql(
+        "read",
+        &format!("SELECT pg_terminate_backend({first}, 5000)"),
+    );
+    let second = read_over();
+    assert_ne!(second, first);
+    store.rest_from_partitions();
+    while !readers().is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// As a primary that another one has replaced.
+#[test]
+fn partitions_are_not_read_from_a_database_that_does_not_know_who_was_granted_them() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("behind"));
+    let mut alpha = Living::join(&url, "alpha");
+    let [granted] = alpha.take([1]);
+    let store = alpha.store(&url);
+    assert!(store.load_partitions(&[granted]).is_ok());
+    let later = Grant {
+        epoch: granted.epoch + 1,
+        ..granted
+    };
+    let refused = store.load_partitions(&[later]).unwrap_err().to_string();
+    assert!(
+        refused.contains("earlier owner of partition 1"),
+        "{refused}"
+    );
+    postgres.sql("behind", "UPDATE cluster_partition SET epoch = epoch + 1");
+    assert!(store.load_partitions(&[later]).is_ok());
+}
+
+/// Sessions whose last statement was the end of such a reading.
+const READERS: &str = "SELECT pid FROM pg_stat_activity WHERE query = 'ROLLBACK' \
+    AND datname = current_database() AND pid <> pg_backend_pid()";
 
 fn subscription(id: u64, device: &str) -> SoftState {
     SoftState {
@@ -563,6 +627,10 @@ const TIMING: Timing = Timing {
 
 /// What all partitions have.
 pub fn rows(store: &PostgresStore) -> Vec<StoredBinding> {
-    let all: Vec<Partition> = (0..=u8::MAX).map(Partition).collect();
+    let of = |number| Grant {
+        partition: Partition(number),
+        epoch: 0,
+    };
+    let all: Vec<Grant> = (0..=u8::MAX).map(of).collect();
     store.load_partitions(&all).unwrap().bindings
 }

@@ -9,7 +9,7 @@ use crate::{
     setting::Settings,
 };
 use busyhour::clock::UnixTime;
-use busyhour_cluster::Partition;
+use busyhour_cluster::Grant;
 use busyhour_registrar::{BindingId, Contact, ContactParts, Lease};
 use busyhour_sip::Flow;
 use postgres::{
@@ -48,13 +48,19 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
 
 /// The bindings and soft states of some partitions.
 pub(super) fn partitions(
+    client: &mut Client,
     options: &PostgresOptions,
-    partitions: &[Partition],
+    grants: &[Grant],
 ) -> Result<Contents, StoreError> {
     let wrap = |error| options.failed(&error);
-    let mut client = options.connect()?;
-    let mut snapshot = snapshot(&mut client).map_err(wrap)?;
-    let numbers: Vec<i32> = partitions.iter().map(|it| it.0.into()).collect();
+    let mut snapshot = snapshot(client).map_err(wrap)?;
+    let numbers: Vec<i32> = grants.iter().map(|it| it.partition.0.into()).collect();
+    let epochs: Vec<i64> = grants.iter().map(|it| it.epoch.cast_signed()).collect();
+    let earlier = snapshot.query_opt(EARLIER_GRANT, &[&numbers, &epochs]);
+    if let Some(row) = earlier.map_err(wrap)? {
+        let partition: i16 = row.try_get(0).map_err(wrap)?;
+        return Err(options.behind(partition));
+    }
     Ok(Contents {
         bindings: bindings(&mut snapshot, options, BINDINGS_IN, Some(&numbers))?,
         soft_states: soft_states(&mut snapshot, SOFT_STATES_IN, Some(&numbers)).map_err(wrap)?,
@@ -338,6 +344,8 @@ const SOFT_STATES: &str =
 const SOFT_STATES_IN: &str = "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state \
     WHERE (('x' || substr(md5(value::json->>'device'), 1, 2))::bit(8)::integer) = ANY($1) \
     ORDER BY id";
+const EARLIER_GRANT: &str = "SELECT partition FROM unnest($1::int[], $2::bigint[]) AS granted (number, granted_epoch) \
+    JOIN cluster_partition ON partition = number WHERE epoch < granted_epoch LIMIT 1";
 const LAST_ID: &str = "SELECT greatest(0, (SELECT max(id) FROM contact), \
     (SELECT max(id) FROM soft_state))::bigint";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \

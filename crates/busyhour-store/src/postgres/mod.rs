@@ -16,6 +16,7 @@ mod load;
 mod location_view;
 mod options;
 mod ownership;
+mod partition_reader;
 mod passfile;
 mod schema;
 mod session;
@@ -33,9 +34,10 @@ use super::{
     queue::{Batch, Queue},
 };
 use busyhour::pool::TaskPool;
-use busyhour_cluster::{Grant, Partition};
+use busyhour_cluster::Grant;
 use busyhour_registrar::EndedBinding;
 use fencing_token::FencingToken;
+use partition_reader::PartitionReader;
 use session::Session;
 use settings::setting_reader::SettingReader;
 use std::{
@@ -70,6 +72,7 @@ pub struct PostgresStore {
     settings: Arc<SettingWatch>,
     followed: Arc<FollowedSettings>,
     options: PostgresOptions,
+    partition_reader: PartitionReader,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -117,6 +120,7 @@ impl PostgresStore {
             settings,
             followed,
             options,
+            partition_reader: PartitionReader::default(),
             threads: Mutex::new(threads),
         })
     }
@@ -153,8 +157,12 @@ impl Store for PostgresStore {
         load::contents(&self.options)
     }
 
-    fn load_partitions(&self, partitions: &[Partition]) -> Result<Contents, StoreError> {
-        load::partitions(&self.options, partitions)
+    fn load_partitions(&self, grants: &[Grant]) -> Result<Contents, StoreError> {
+        self.partition_reader.read(&self.options, grants)
+    }
+
+    fn rest_from_partitions(&self) {
+        self.partition_reader.rest();
     }
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {

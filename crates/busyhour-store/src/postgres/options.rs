@@ -113,6 +113,16 @@ impl PostgresOptions {
         StoreError::Postgres { url, reason }
     }
 
+    /// The database does not know of a grant that its cluster has made.
+    pub(super) fn behind(&self, partition: i16) -> StoreError {
+        StoreError::Postgres {
+            url: self.shown.clone(),
+            reason: format!(
+                "it knows an earlier owner of partition {partition}, so it is not the primary any more"
+            ),
+        }
+    }
+
     pub(super) fn path(&self) -> PathBuf {
         self.shown.clone().into()
     }

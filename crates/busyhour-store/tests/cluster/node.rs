@@ -293,7 +293,7 @@ impl Life {
             }
             Letter::Announce => self.core.on_announced(now),
             Letter::Served(grant) => {
-                let actions = self.core.on_served([grant]);
+                let actions = self.core.on_served(now, [grant]);
                 self.follow(now, actions);
             }
             Letter::Answer(asked) => self.out.push(Out::Acknowledge(asked)),
@@ -442,7 +442,17 @@ impl Life {
 
     fn follow(&mut self, now: Instant, actions: Vec<Action>) {
         let mut waiting = VecDeque::from(actions);
-        while let Some(action) = waiting.pop_front() {
+        loop {
+            // To give many partitions away takes longer than a lease, which goes on meanwhile.
+            for due in self.core.on_time(now) {
+                match due {
+                    Action::Beat => self.asks.push_front(due),
+                    _ => waiting.push_back(due),
+                }
+            }
+            let Some(action) = waiting.pop_front() else {
+                break;
+            };
             match action {
                 Action::Load(grant) => {
                     self.loading.insert(grant.partition, grant);
@@ -463,10 +473,6 @@ impl Life {
                 Action::End => self.out.push(Out::End),
                 asked => self.asks.push_back(asked),
             }
-        }
-        // To give many partitions away takes longer than a lease, which goes on meanwhile.
-        for beat in self.core.on_time(now) {
-            self.asks.push_front(beat);
         }
         if !self.is_asking
             && let Some(action) = self.asks.pop_front()

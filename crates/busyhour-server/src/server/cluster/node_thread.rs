@@ -132,7 +132,7 @@ impl NodeThread {
             }
         }
         actions.extend(self.settle(settled));
-        actions.extend(self.node.on_served(served));
+        actions.extend(self.node.on_served(self.clock.now(), served));
         self.follow(actions);
         for wish in wishes {
             // Who waits for the others is told when they are dropped.
@@ -170,8 +170,8 @@ impl NodeThread {
         self.follow_routes();
         loop {
             // To give many partitions away takes longer than a lease, which goes on meanwhile.
-            for beat in self.node.on_time(self.clock.now()) {
-                waiting.push_front(beat);
+            for due in self.node.on_time(self.clock.now()).into_iter().rev() {
+                waiting.push_front(due);
             }
             let Some(action) = waiting.pop_front() else {
                 break;

@@ -16,6 +16,8 @@ impl Device {
             return;
         }
         let before = std::mem::take(&mut state.bindings);
+        let counted = before.all().filter(|binding| !binding.lease.removed);
+        (context.log.counters.handed_over).add(counted.count() as u64);
         self.follow_flows(context, &before, &state.bindings);
         self.settle_contacts(context, &mut state);
         if let Some(publications) = state.publications() {

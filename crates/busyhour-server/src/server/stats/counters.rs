@@ -58,6 +58,7 @@ pub(in crate::server) struct RegistrarCounters {
     pub(in crate::server) expired: Counter,
     pub(in crate::server) revoked: Counter,
     pub(in crate::server) restored: Counter,
+    pub(in crate::server) handed_over: Counter,
     pub(in crate::server) unreadable: Counter,
     pub(in crate::server) forbidden: Counter,
     pub(in crate::server) interval_too_brief: Counter,
@@ -202,7 +203,7 @@ impl RegistrarCounters {
     pub(in crate::server) fn binding_count(&self) -> u64 {
         let begun = self.added.get() + self.restored.get();
         let ended = self.removed.get() + self.expired.get() + self.revoked.get();
-        begun.saturating_sub(ended)
+        begun.saturating_sub(ended + self.handed_over.get())
     }
 }
 

@@ -525,11 +525,12 @@ impl Store for NodeStore {
         })
     }
 
-    fn load_partitions(&self, partitions: &[Partition]) -> Result<Contents, StoreError> {
+    fn load_partitions(&self, grants: &[Grant]) -> Result<Contents, StoreError> {
         let state = self.database.lock();
         if self.is_away(&state) {
             return Err(StoreError::Simulated("the database cannot be reached"));
         }
+        let partitions: Vec<Partition> = grants.iter().map(|it| it.partition).collect();
         let bindings = state.bindings.values();
         let soft_states = state.soft_states.values();
         Ok(Contents {

@@ -214,6 +214,11 @@ impl Node {
         hash
     }
 
+    /// Bindings that it counts as valid.
+    pub fn binding_count(&self) -> u64 {
+        self.server.stats().registrar.binding_count
+    }
+
     pub fn live_buffers(&self) -> u64 {
         self.runtime.buffers().live_count()
     }

@@ -207,6 +207,16 @@ impl ClusterSite {
         self.network.faults.loss_permille = 1000;
     }
 
+    /// All bindings have ended, whoever had them.
+    pub fn check_that_none_is_bound(&self) {
+        let counts = self.nodes().map(Node::binding_count);
+        assert!(
+            counts.clone().all(|count| count == 0),
+            "{:?}",
+            counts.collect::<Vec<_>>()
+        );
+    }
+
     /// The end of the world, in which nothing is pinned any more: a hash of all that happened, and how many requests have waited.
     pub fn end(mut self) -> (u64, u64) {
         let mut draining = self.database.draining();

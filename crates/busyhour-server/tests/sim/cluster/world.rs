@@ -64,6 +64,7 @@ impl ClusterWorld {
         // NOTIFYs stay unanswered for 32 s, and answers are kept for 32 s.
         self.site.deafen();
         self.run_until(end + 150 * SECOND);
+        self.site.check_that_none_is_bound();
         self.site.end()
     }
 

@@ -94,6 +94,15 @@ impl PartitionInbox {
         mem::take(&mut *waited.unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
+    /// Everything that waits, once there is something; `None` if that is not so within this time.
+    pub(in crate::server::cluster) fn take_within(&self, rest: Duration) -> Option<PartitionTasks> {
+        let is_empty = |it: &mut PartitionTasks| it.is_empty();
+        let waited = (self.arrived).wait_timeout_while(self.lock(), rest, is_empty);
+        let (mut waiting, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        let tasks = mem::take(&mut *waiting);
+        (!tasks.is_empty()).then_some(tasks)
+    }
+
     /// Everything that waits, and nothing if there is nothing.
     pub(in crate::server::cluster) fn take_now(&self) -> PartitionTasks {
         mem::take(&mut *self.lock())

@@ -28,7 +28,12 @@ impl Core {
         let (core, inbox) = (Arc::downgrade(self), cluster.partitions.clone());
         let work = move || {
             loop {
-                let tasks = inbox.take();
+                let tasks = inbox.take_within(READ_SOON).unwrap_or_else(|| {
+                    if let Some(core) = core.upgrade() {
+                        core.persistence.store().rest_from_partitions();
+                    }
+                    inbox.take()
+                });
                 if tasks.is_over {
                     break;
                 }
@@ -109,10 +114,9 @@ impl Core {
         inbox: &PartitionInbox,
         loads: BTreeMap<Partition, Grant>,
     ) -> Followed {
-        let partitions: Vec<Partition> = loads.keys().copied().collect();
-        match self.persistence.store().load_partitions(&partitions) {
+        let grants: Vec<Grant> = loads.values().copied().collect();
+        match self.persistence.store().load_partitions(&grants) {
             Ok(contents) => {
-                let grants: Vec<Grant> = loads.into_values().collect();
                 self.take_in(contents, &grants);
                 if let Some(cluster) = &self.cluster {
                     cluster.loaded(grants);
@@ -179,5 +183,7 @@ enum Followed {
 
 /// Partitions that are read together, if there are not many more.
 const READ_AT_ONCE: usize = 8;
+/// How long the store is ready to read more.
+const READ_SOON: Duration = Duration::from_secs(2);
 /// The pause before partitions that could not be read are tried again.
 const PACE: Duration = Duration::from_millis(200);
