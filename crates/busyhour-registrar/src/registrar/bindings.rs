@@ -89,13 +89,15 @@ impl Bindings {
     /// those where that is another; `None` if nothing changes.
     ///
     /// The bindings stay: a registration over another flow makes the contact reachable
-    /// again, and until then the lease shows that the device intends to return.
+    /// again, and until then the lease shows that the device intends to return. A connection that has ended never stands
+    /// again: whoever says so has said it earlier.
     pub fn set_reach(&mut self, flow: Flow, reach: Reach) -> Option<Reach> {
         let mut before = None;
         for binding in &mut self.list {
             let contact = &mut binding.contact;
             let was = contact.reach();
-            if was != reach && contact.flow() == flow && contact.depends_on_flow() {
+            let has_ended = was == Reach::Unreachable && flow.transport.is_reliable();
+            if was != reach && !has_ended && contact.flow() == flow && contact.depends_on_flow() {
                 *contact = contact.with_reach(reach);
                 // What watchers see counts more.
                 let is_seen = was.is_believed() != reach.is_believed();

@@ -97,6 +97,8 @@ fn only_contacts_that_depend_on_the_flow_are_lost_with_it() {
     assert_eq!(set_reach(flow, Reach::Unreachable), before);
     let again = set_reach(flow, Reach::Unreachable);
     assert_eq!(again, None, "a contact is lost only once");
+    let late = set_reach(flow, Reach::Reachable);
+    assert_eq!(late, None, "that was said before the connection ended");
     assert_eq!(
         reachable(&registrar.bindings, &registrar),
         ["sip:b@192.0.2.1:5070"]
