@@ -209,12 +209,8 @@ impl ClusterSite {
 
     /// All bindings have ended, whoever had them.
     pub fn check_that_none_is_bound(&self) {
-        let counts = self.nodes().map(Node::binding_count);
-        assert!(
-            counts.clone().all(|count| count == 0),
-            "{:?}",
-            counts.collect::<Vec<_>>()
-        );
+        let counts: Vec<u64> = self.nodes().map(Node::binding_count).collect();
+        assert!(counts.iter().all(|count| *count == 0), "{counts:?}");
     }
 
     /// The end of the world, in which nothing is pinned any more: a hash of all that happened, and how many requests have waited.
