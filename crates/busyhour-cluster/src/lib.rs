@@ -13,7 +13,6 @@ mod view;
 mod tables;
 mod assignment;
 mod action;
-mod hand_over;
 mod node;
 mod ownership;
 mod live;

@@ -1,10 +1,13 @@
 //! One life of a node, from its join to its end.
 
+mod hand_over;
+
 use crate::{
     Action, Failure, Grant, Life, Member, NodeView, Partition, PartitionView, Reply, Route, Timing,
-    View, assignment, hand_over::HandOver,
+    View, assignment,
 };
 use busyhour::clock::Instant;
+use hand_over::HandOver;
 use std::collections::BTreeMap;
 
 /// What a node knows and holds: time and the database's answers go in, actions come out.

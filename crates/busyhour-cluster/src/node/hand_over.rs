@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// portion is small, and a rest lasts as long as its portion was on its way. Where a few take long, they wait for the database:
 /// then portions grow, and rests do not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct HandOver {
+pub(super) struct HandOver {
     /// What has not been said yet to be served where it is now.
     given: BTreeMap<Partition, Given>,
     portion_len: usize,
@@ -34,7 +34,7 @@ enum Progress {
 }
 
 impl HandOver {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             given: BTreeMap::new(),
             portion_len: PORTION_MIN,
@@ -43,7 +43,7 @@ impl HandOver {
     }
 
     /// How many partitions may be closed now.
-    pub(crate) fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         match self.progress {
             Progress::Idle => self.portion_len,
             Progress::Moving(_) | Progress::Resting(_) => 0,
@@ -51,16 +51,16 @@ impl HandOver {
     }
 
     /// A portion was closed.
-    pub(crate) fn begin(&mut self, now: Instant) {
+    pub(super) fn begin(&mut self, now: Instant) {
         self.progress = Progress::Moving(now);
     }
 
-    pub(crate) fn gave(&mut self, now: Instant, partition: Partition, epoch: u64) {
+    pub(super) fn gave(&mut self, now: Instant, partition: Partition, epoch: u64) {
         self.given.insert(partition, Given { epoch, at: now });
     }
 
     /// Others serve these. Whether that is news.
-    pub(crate) fn are_served(&mut self, served: impl IntoIterator<Item = Grant>) -> bool {
+    pub(super) fn are_served(&mut self, served: impl IntoIterator<Item = Grant>) -> bool {
         let before = self.given.len();
         for grant in served {
             let given = self.given.get(&grant.partition);
@@ -72,12 +72,12 @@ impl HandOver {
     }
 
     /// Whoever has not said for so long that it serves them is of an earlier build, or was not heard.
-    pub(crate) fn give_up_after(&mut self, now: Instant, patience: Duration) {
+    pub(super) fn give_up_after(&mut self, now: Instant, patience: Duration) {
         self.given.retain(|_, given| now - given.at < patience);
     }
 
     /// So many of the portion are still with this node. When all of it is served elsewhere, or stays, the rest begins.
-    pub(crate) fn look(&mut self, now: Instant, here: usize) {
+    pub(super) fn look(&mut self, now: Instant, here: usize) {
         let Progress::Moving(since) = self.progress else {
             return;
         };
@@ -97,7 +97,7 @@ impl HandOver {
     }
 
     /// When the rest ends.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         match self.progress {
             Progress::Resting(until) => Some(until),
             Progress::Idle | Progress::Moving(_) => None,
@@ -105,7 +105,7 @@ impl HandOver {
     }
 
     /// Ends the rest if that is due; whether it was.
-    pub(crate) fn end_rest(&mut self, now: Instant) -> bool {
+    pub(super) fn end_rest(&mut self, now: Instant) -> bool {
         let is_over = self.next_due().is_some_and(|due| due <= now);
         if is_over {
             self.progress = Progress::Idle;
