@@ -403,10 +403,12 @@ impl Panel {
         }
         let to = message.to().expect("our own text");
         let tag = to.tag().filter(|_| text.starts_with("SIP/2.0 200 "));
-        if tag != self.tag.as_deref() {
-            // A copy of the request may have opened another one at the next owner.
-            self.last_cseq = 0;
+        if tag.is_some() && self.tag.is_some() {
+            // A copy of the request may have opened another one at the next owner. It has refused what that said, which ended it
+            // (RFC 6665 §4.4.1).
+            return;
         }
+        self.last_cseq = 0;
         self.tag = tag.map(str::to_owned);
     }
 
