@@ -269,7 +269,7 @@ impl Node {
         now: Instant,
         served: impl IntoIterator<Item = Grant>,
     ) -> Vec<Action> {
-        match self.hand_over.are_served(served) && !self.has_ended {
+        match self.hand_over.note_served(served) && !self.has_ended {
             true => self.balance(now),
             false => Vec::new(),
         }
@@ -333,12 +333,13 @@ impl Node {
             };
             let is_ours = view.owner(partition) == Some(self.member);
             let held = self.held.get(&partition).map(|holding| holding.epoch);
-            if held.is_some_and(|epoch| found.epoch <= epoch) {
+            if held == Some(found.epoch) {
                 if is_ours {
                     self.advance(grant, Phase::Refused, Phase::Serving);
                 }
                 continue;
             }
+            // A lower epoch shows that the database has lost what it had granted.
             if held.is_some() {
                 actions.extend(self.let_go(partition));
             }
@@ -385,7 +386,7 @@ impl Node {
             |holding: &&Holding| matches!(holding.phase, Phase::Closing | Phase::Giving);
         let (member, is_leaving) = (self.member, self.drain == Drain::Marked);
         let moving = self.held.values().filter(is_moving).count();
-        self.hand_over.look(now, moving);
+        self.hand_over.update(now, moving);
         let room = match is_leaving {
             true => LEAVING_MAX.saturating_sub(moving),
             false => self.hand_over.room(),
@@ -403,6 +404,7 @@ impl Node {
         };
         let closing: Vec<Grant> = closing.map(close).collect();
         if closing.is_empty() {
+            self.hand_over.is_done();
             return None;
         }
         self.hand_over.begin(now);
@@ -528,7 +530,7 @@ impl Node {
         {
             (known.owner, known.epoch) = (Some(to), grant.epoch + 1);
         }
-        (self.hand_over).gave(now, grant.partition, grant.epoch + 1);
+        (self.hand_over).note_given(now, grant.partition, grant.epoch + 1);
         self.held.remove(&grant.partition);
         Some(Action::Unload(grant))
     }

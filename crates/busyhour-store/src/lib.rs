@@ -91,7 +91,7 @@ pub trait Store: Send + Sync {
     }
 
     /// No partitions are read for a while: what is kept for that, as a connection, may go.
-    fn rest_from_partitions(&self) {}
+    fn close_partition_reader(&self) {}
 
     /// Hands over a batch; `done` is called exactly once, from any thread,
     /// when the batch is durable or has failed.

@@ -7,13 +7,15 @@ use std::{collections::BTreeMap, time::Duration};
 /// What a node gives to others that go on living: a portion at a time, and a rest after each.
 ///
 /// The old owner forgets the devices of a portion while the new one reads them, on processors that others need as well. So a
-/// portion is small, and a rest lasts as long as its portion was on its way. Where a few take long, they wait for the database:
-/// then portions grow, and rests do not.
+/// portion is small, and a rest lasts as long as its portion was on its way. Where a few take long, they may wait for the database:
+/// then portions grow, and rests do not, for as long as a larger portion takes less for each partition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct HandOver {
     /// What has not been said yet to be served where it is now.
     given: BTreeMap<Partition, Given>,
     portion_len: usize,
+    /// For each partition of the last portion before they grew.
+    took_each: Option<Duration>,
     progress: Progress,
 }
 
@@ -28,8 +30,12 @@ struct Given {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Progress {
     Idle,
-    /// A portion is on its way since then.
-    Moving(Instant),
+    /// A portion is on its way.
+    Moving {
+        since: Instant,
+        /// Nobody has said of some that they are served.
+        is_unheard: bool,
+    },
     Resting(Instant),
 }
 
@@ -38,6 +44,7 @@ impl HandOver {
         Self {
             given: BTreeMap::new(),
             portion_len: PORTION_MIN,
+            took_each: None,
             progress: Progress::Idle,
         }
     }
@@ -46,21 +53,31 @@ impl HandOver {
     pub(super) fn room(&self) -> usize {
         match self.progress {
             Progress::Idle => self.portion_len,
-            Progress::Moving(_) | Progress::Resting(_) => 0,
+            Progress::Moving { .. } | Progress::Resting(_) => 0,
         }
     }
 
     /// A portion was closed.
     pub(super) fn begin(&mut self, now: Instant) {
-        self.progress = Progress::Moving(now);
+        self.progress = Progress::Moving {
+            since: now,
+            is_unheard: false,
+        };
     }
 
-    pub(super) fn gave(&mut self, now: Instant, partition: Partition, epoch: u64) {
+    /// There is nothing to close. The next hand-over begins anew.
+    pub(super) fn is_done(&mut self) {
+        if self.progress == Progress::Idle {
+            (self.portion_len, self.took_each) = (PORTION_MIN, None);
+        }
+    }
+
+    pub(super) fn note_given(&mut self, now: Instant, partition: Partition, epoch: u64) {
         self.given.insert(partition, Given { epoch, at: now });
     }
 
     /// Others serve these. Whether that is news.
-    pub(super) fn are_served(&mut self, served: impl IntoIterator<Item = Grant>) -> bool {
+    pub(super) fn note_served(&mut self, served: impl IntoIterator<Item = Grant>) -> bool {
         let before = self.given.len();
         for grant in served {
             let given = self.given.get(&grant.partition);
@@ -73,22 +90,25 @@ impl HandOver {
 
     /// Whoever has not said for so long that it serves them is of an earlier build, or was not heard.
     pub(super) fn give_up_after(&mut self, now: Instant, patience: Duration) {
+        let before = self.given.len();
         self.given.retain(|_, given| now - given.at < patience);
+        if let Progress::Moving { is_unheard, .. } = &mut self.progress {
+            *is_unheard |= self.given.len() < before;
+        }
     }
 
     /// So many of the portion are still with this node. When all of it is served elsewhere, or stays, the rest begins.
-    pub(super) fn look(&mut self, now: Instant, here: usize) {
-        let Progress::Moving(since) = self.progress else {
+    pub(super) fn update(&mut self, now: Instant, here: usize) {
+        let Progress::Moving { since, is_unheard } = self.progress else {
             return;
         };
         if here > 0 || !self.given.is_empty() {
             return;
         }
         let took = now - since;
-        if took >= SLOW {
-            self.portion_len = (2 * self.portion_len).min(PORTION_MAX);
-        } else if took < SLOW / 2 {
-            self.portion_len = (self.portion_len / 2).max(PORTION_MIN);
+        match is_unheard {
+            true => (self.portion_len, self.took_each) = (PORTION_UNHEARD, None),
+            false => self.adapt(took),
         }
         self.progress = match took.min(REST_MAX) {
             Duration::ZERO => Progress::Idle,
@@ -96,11 +116,23 @@ impl HandOver {
         };
     }
 
+    fn adapt(&mut self, took: Duration) {
+        let each = took / self.portion_len as u32;
+        let is_cheaper = self.took_each.is_none_or(|before| each < before * 3 / 4);
+        if took < SLOW || !is_cheaper {
+            self.took_each = None;
+            self.portion_len = (self.portion_len / 2).max(PORTION_MIN);
+        } else if self.portion_len < PORTION_MAX {
+            self.took_each = Some(each);
+            self.portion_len *= 2;
+        }
+    }
+
     /// When the rest ends.
     pub(super) fn next_due(&self) -> Option<Instant> {
         match self.progress {
             Progress::Resting(until) => Some(until),
-            Progress::Idle | Progress::Moving(_) => None,
+            Progress::Idle | Progress::Moving { .. } => None,
         }
     }
 
@@ -117,7 +149,9 @@ impl HandOver {
 /// Partitions of a portion: some hundreds of devices where there are 100,000.
 const PORTION_MIN: usize = 2;
 const PORTION_MAX: usize = 16;
-/// A portion that takes so long waits for the database, and not for a processor.
+/// Where nobody says what it serves, each portion waits for a beat.
+const PORTION_UNHEARD: usize = 8;
+/// A portion that takes so long may wait for the database, and not for a processor.
 const SLOW: Duration = Duration::from_millis(250);
 const REST_MAX: Duration = Duration::from_millis(100);
 
@@ -129,22 +163,20 @@ mod tests {
     fn after(hand_over: &mut HandOver, now: &mut Instant, took_ms: u64) -> usize {
         assert!(hand_over.room() > 0);
         hand_over.begin(*now);
-        hand_over.gave(*now, Partition(1), 5);
-        hand_over.look(*now, 1);
+        hand_over.note_given(*now, Partition(1), 5);
+        hand_over.update(*now, 1);
         assert_eq!((hand_over.room(), hand_over.next_due()), (0, None));
         *now = *now + Duration::from_millis(took_ms);
         let served = |epoch| Grant {
             partition: Partition(1),
             epoch,
         };
-        assert!(!hand_over.are_served([served(4)]), "an earlier epoch");
-        assert!(hand_over.are_served([served(5)]));
-        hand_over.look(*now, 0);
+        assert!(!hand_over.note_served([served(4)]), "an earlier epoch");
+        assert!(hand_over.note_served([served(5)]));
+        hand_over.update(*now, 0);
         let rest = Duration::from_millis(took_ms.min(100));
-        assert_eq!(
-            (hand_over.room(), hand_over.next_due()),
-            (0, Some(*now + rest))
-        );
+        let until = Some(*now + rest);
+        assert_eq!((hand_over.room(), hand_over.next_due()), (0, until));
         assert!(!hand_over.end_rest(*now));
         *now = *now + rest;
         assert!(hand_over.end_rest(*now));
@@ -152,13 +184,20 @@ mod tests {
     }
 
     #[test]
-    fn portions_grow_while_the_database_is_slow_and_rests_are_bounded() {
+    fn portions_grow_while_a_larger_one_takes_hardly_longer() {
         let (mut hand_over, mut now) = (HandOver::new(), Instant::from_nanos(0));
         let mut next = |took_ms| after(&mut hand_over, &mut now, took_ms);
-        assert_eq!([20, 60, 124].map(&mut next), [2, 2, 2]);
-        assert_eq!([250, 900, 900, 900].map(&mut next), [4, 8, 16, 16]);
-        assert_eq!([130, 249].map(&mut next), [16, 16], "neither slow nor fast");
-        assert_eq!([120, 60, 60, 60].map(&mut next), [8, 4, 2, 2]);
+        assert_eq!([20, 60, 249].map(&mut next), [2, 2, 2]);
+        assert_eq!([600, 600, 800, 800, 800].map(&mut next), [4, 8, 16, 16, 16]);
+        assert_eq!([200, 100, 50, 25].map(&mut next), [8, 4, 2, 2]);
+        assert_eq!(
+            [300, 600].map(&mut next),
+            [4, 2],
+            "twice as many took twice as long"
+        );
+        assert_eq!(next(600), 4);
+        hand_over.is_done();
+        assert_eq!(hand_over.room(), 2, "the next hand-over begins anew");
     }
 
     #[test]
@@ -166,14 +205,17 @@ mod tests {
         let (mut hand_over, start) = (HandOver::new(), Instant::from_nanos(0));
         let beat = Duration::from_millis(600);
         hand_over.begin(start);
-        hand_over.gave(start, Partition(1), 5);
+        hand_over.note_given(start, Partition(1), 5);
         hand_over.give_up_after(start + beat / 2, beat);
-        hand_over.look(start + beat / 2, 0);
+        hand_over.update(start + beat / 2, 0);
         assert_eq!(hand_over.next_due(), None);
         hand_over.give_up_after(start + beat, beat);
-        hand_over.look(start + beat, 1);
+        hand_over.update(start + beat, 1);
         assert_eq!(hand_over.next_due(), None, "one has not been given yet");
-        hand_over.look(start + beat, 0);
-        assert_eq!(hand_over.next_due(), Some(start + beat + REST_MAX));
+        hand_over.update(start + beat, 0);
+        let until = start + beat + REST_MAX;
+        assert_eq!(hand_over.next_due(), Some(until));
+        assert!(hand_over.end_rest(until));
+        assert_eq!(hand_over.room(), PORTION_UNHEARD);
     }
 }

@@ -90,7 +90,7 @@ impl Bindings {
     ///
     /// The bindings stay: a registration over another flow makes the contact reachable
     /// again, and until then the lease shows that the device intends to return. A connection that has ended never stands
-    /// again: whoever says so has said it earlier.
+    /// again: an answer that says otherwise is from before its end.
     pub fn set_reach(&mut self, flow: Flow, reach: Reach) -> Option<Reach> {
         let mut before = None;
         for binding in &mut self.list {

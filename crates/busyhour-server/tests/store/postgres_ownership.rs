@@ -420,8 +420,10 @@ fn partitions_are_read_over_one_connection_until_the_store_rests_or_the_database
     );
     let second = read_over();
     assert_ne!(second, first);
-    store.rest_from_partitions();
+    store.close_partition_reader();
+    let given_up_at = std::time::Instant::now() + Duration::from_secs(10);
     while !readers().is_empty() {
+        assert!(std::time::Instant::now() < given_up_at, "it is open still");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn partitions(
     let epochs: Vec<i64> = grants.iter().map(|it| it.epoch.cast_signed()).collect();
     let earlier = snapshot.query_opt(EARLIER_GRANT, &[&numbers, &epochs]);
     if let Some(row) = earlier.map_err(wrap)? {
-        let partition: i16 = row.try_get(0).map_err(wrap)?;
+        let partition: i32 = row.try_get(0).map_err(wrap)?;
         return Err(options.behind(partition));
     }
     Ok(Contents {
@@ -344,8 +344,8 @@ const SOFT_STATES: &str =
 const SOFT_STATES_IN: &str = "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state \
     WHERE (('x' || substr(md5(value::json->>'device'), 1, 2))::bit(8)::integer) = ANY($1) \
     ORDER BY id";
-const EARLIER_GRANT: &str = "SELECT partition FROM unnest($1::int[], $2::bigint[]) AS granted (number, granted_epoch) \
-    JOIN cluster_partition ON partition = number WHERE epoch < granted_epoch LIMIT 1";
+const EARLIER_GRANT: &str = "SELECT number FROM unnest($1::int[], $2::bigint[]) AS granted (number, granted_epoch) \
+    LEFT JOIN cluster_partition ON partition = number WHERE epoch IS NULL OR epoch < granted_epoch LIMIT 1";
 const LAST_ID: &str = "SELECT greatest(0, (SELECT max(id) FROM contact), \
     (SELECT max(id) FROM soft_state))::bigint";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \

@@ -161,7 +161,7 @@ impl Store for PostgresStore {
         self.partition_reader.read(&self.options, grants)
     }
 
-    fn rest_from_partitions(&self) {
+    fn close_partition_reader(&self) {
         self.partition_reader.rest();
     }
 

@@ -114,7 +114,7 @@ impl PostgresOptions {
     }
 
     /// The database does not know of a grant that its cluster has made.
-    pub(super) fn behind(&self, partition: i16) -> StoreError {
+    pub(super) fn behind(&self, partition: i32) -> StoreError {
         StoreError::Postgres {
             url: self.shown.clone(),
             reason: format!(

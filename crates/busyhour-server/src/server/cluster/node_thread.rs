@@ -251,6 +251,8 @@ impl NodeThread {
                 return Vec::new();
             }
             Action::Close(grants) => {
+                // It has to be out of service before anybody looks whether something is under way.
+                self.follow_routes();
                 let partitions = grants.iter().map(|grant| grant.partition).collect();
                 let closing = grants.into_iter().map(|grant| (grant.partition, grant));
                 self.closing.extend(closing);
@@ -326,7 +328,8 @@ impl NodeThread {
 
     /// Goes on with those of them that were to be closed and of which nothing is under way.
     fn settle(&mut self, mut partitions: Vec<Partition>) -> Vec<Action> {
-        partitions.retain(|partition| self.routes.is_settled(*partition));
+        let is_closing = |partition: &Partition| self.closing.contains_key(partition);
+        partitions.retain(|it| is_closing(it) && self.routes.is_settled(*it));
         let closed = (partitions.iter()).filter_map(|it| self.closing.remove(it));
         let closed: Vec<Grant> = closed.collect();
         match closed.is_empty() {

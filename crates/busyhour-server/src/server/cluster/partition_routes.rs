@@ -136,7 +136,9 @@ impl PartitionRoutes {
 
     /// Whether nothing of a partition is under way.
     pub(super) fn is_settled(&self, partition: Partition) -> bool {
-        self.slot(partition).under_way.load(Ordering::SeqCst) == 0
+        let slot = self.slot(partition);
+        debug_assert!(slot.grant_epoch().is_none(), "it is served still");
+        slot.under_way.load(Ordering::SeqCst) == 0
     }
 
     fn slot(&self, partition: Partition) -> &PartitionSlot {

@@ -136,7 +136,7 @@ pub struct ClusterStats {
     /// Requests whose address of record nobody had at the moment, and that did not wait, or that nobody served while they waited:
     /// over connections they are answered 503, and datagrams are dropped, since they are sent again.
     pub set_aside: u64,
-    /// Requests that have waited, since their partition was on its way from one node to another.
+    /// Requests that have waited, since their partition was on its way from one node to another; one that had to wait again counts again.
     pub kept: u64,
     /// Those that wait now.
     pub kept_waiting: u64,

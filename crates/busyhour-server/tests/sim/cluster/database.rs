@@ -530,6 +530,11 @@ impl Store for NodeStore {
         if self.is_away(&state) {
             return Err(StoreError::Simulated("the database cannot be reached"));
         }
+        let view = state.tables.view(state.instant());
+        let is_unknown = |it: &Grant| view.partitions[it.partition.index()].epoch < it.epoch;
+        if grants.iter().any(is_unknown) {
+            return Err(StoreError::Simulated("the database knows an earlier owner"));
+        }
         let partitions: Vec<Partition> = grants.iter().map(|it| it.partition).collect();
         let bindings = state.bindings.values();
         let soft_states = state.soft_states.values();

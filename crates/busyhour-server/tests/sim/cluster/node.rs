@@ -214,9 +214,11 @@ impl Node {
         hash
     }
 
-    /// Bindings that it counts as valid.
-    pub fn binding_count(&self) -> u64 {
-        self.server.stats().registrar.binding_count
+    /// Bindings that it counts as valid, and those that it lists.
+    pub fn binding_counts(&self) -> (u64, usize) {
+        let listed = self.server.bindings(None, 1000, None);
+        let counted = self.server.stats().registrar.binding_count;
+        (counted, listed.bindings.len())
     }
 
     pub fn live_buffers(&self) -> u64 {

@@ -207,10 +207,12 @@ impl ClusterSite {
         self.network.faults.loss_permille = 1000;
     }
 
-    /// All bindings have ended, whoever had them.
-    pub fn check_that_none_is_bound(&self) {
-        let counts: Vec<u64> = self.nodes().map(Node::binding_count).collect();
-        assert!(counts.iter().all(|count| *count == 0), "{counts:?}");
+    /// Each node counts the bindings that it has, and no others; how many all of them have.
+    pub fn count_bindings(&self) -> usize {
+        let counts: Vec<_> = self.nodes().map(Node::binding_counts).collect();
+        let is_right = |(counted, listed): &(u64, usize)| *counted == *listed as u64;
+        assert!(counts.iter().all(is_right), "{counts:?}");
+        counts.iter().map(|(_, listed)| listed).sum()
     }
 
     /// The end of the world, in which nothing is pinned any more: a hash of all that happened, and how many requests have waited.

@@ -30,7 +30,7 @@ impl Core {
             loop {
                 let tasks = inbox.take_within(READ_SOON).unwrap_or_else(|| {
                     if let Some(core) = core.upgrade() {
-                        core.persistence.store().rest_from_partitions();
+                        core.persistence.store().close_partition_reader();
                     }
                     inbox.take()
                 });
@@ -91,7 +91,7 @@ impl Core {
         for flow in tasks.over {
             self.flow_ended(flow);
         }
-        // Of many, as those of a node that is dead, half at a time: nobody serves them before, and each reading asks for a connection.
+        // Of many, as those of a node that is dead, half at a time: nobody serves them before, and each reading looks through an index anew.
         let at_once = READ_AT_ONCE.max(loads.len().div_ceil(2));
         if let Some((later, _)) = loads.iter().nth(at_once) {
             // They are served as soon as they are read, and what is to be forgotten does not wait for all of them.
