@@ -11,6 +11,8 @@ void start(const kit::Args &args) {
     bh_pool_options options = {};
     options.size = sizeof options;
     options.workers = uint32_t(args.number("workers"));
+    // Whoever pushes from outside is never told to wait, as in pools without a bound; 0 is the default.
+    options.capacity = args.optional("n").value_or(0);
     must(bh_pool_new(&options, &pool));
 }
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -38,10 +39,16 @@ public:
     Args(int argc, char **argv) : words(argv + 1, argv + argc) {}
 
     uint64_t number(const std::string &key) const {
+        if (const auto found = optional(key))
+            return *found;
+        refuse("parameter " + key + "=NUMBER is missing");
+    }
+
+    std::optional<uint64_t> optional(const std::string &key) const {
         for (const auto &word : words)
             if (word.rfind(key + "=", 0) == 0)
                 return std::strtoull(word.c_str() + key.size() + 1, nullptr, 10);
-        refuse("parameter " + key + "=NUMBER is missing");
+        return std::nullopt;
     }
 
     /// The word at `place` among those without `=`: variant and scenario.

@@ -11,9 +11,13 @@ impl Pool {
         let pool = TaskPool::builder()
             .workers(workers)
             .minimum(workers)
-            .maximum(workers)
-            .build();
-        Self(pool.expect("a pool of this size"))
+            .maximum(workers);
+        // Whoever pushes from outside is never told to wait, as in pools without a bound.
+        let pool = match args.optional("n") {
+            Some(tasks) => pool.capacity(tasks as usize),
+            None => pool,
+        };
+        Self(pool.build().expect("a pool of this size"))
     }
 }
 
