@@ -136,22 +136,8 @@ impl<T> KeptRequests<T> {
         name: u128,
         request: impl FnOnce() -> Option<T>,
     ) -> Keeping {
-        let deadline = now + self.patience;
-        if self.prolong(name, deadline) {
-            return Keeping::Copy;
-        }
-        let Some(request) = request() else {
-            return Keeping::Refused;
-        };
         let place = KeptPlace::BEHIND;
-        self.insert(KeptRequest {
-            partition,
-            name,
-            place,
-            deadline,
-            request,
-        });
-        Keeping::Kept
+        self.keep_at(now, partition, name, place, request)
     }
 
     /// As [`keep`](Self::keep), for one that went on, or never had to wait, and could not be done: it waits before those that came
@@ -165,10 +151,24 @@ impl<T> KeptRequests<T> {
         place: KeptPlace,
         request: impl FnOnce() -> Option<T>,
     ) -> Keeping {
-        let deadline = now + self.patience;
         let place = self.place_or_next(place);
-        if self.prolong(name, deadline) {
+        let keeping = self.keep_at(now, partition, name, place, request);
+        if keeping == Keeping::Copy {
             self.move_to(name, place);
+        }
+        keeping
+    }
+
+    fn keep_at(
+        &mut self,
+        now: Instant,
+        partition: Partition,
+        name: u128,
+        place: KeptPlace,
+        request: impl FnOnce() -> Option<T>,
+    ) -> Keeping {
+        let deadline = now + self.patience;
+        if self.prolong(name, deadline) {
             return Keeping::Copy;
         }
         let Some(request) = request() else {

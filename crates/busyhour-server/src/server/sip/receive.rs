@@ -201,19 +201,7 @@ impl Core {
         };
         let message = &*message;
         self.peers.heard_on(flow);
-        let transaction = self.responder.transactions().key(message, flow.remote);
-        let request = Request {
-            message,
-            essentials: &essentials,
-            datagram,
-            flow,
-            transaction,
-            span: arrival
-                .take_span()
-                .unwrap_or_else(|| self.spans.begin(message, &essentials, flow))
-                .into(),
-            place: arrival.place(),
-        };
+        let request = self.arrived(message, &essentials, (flow, datagram), &mut arrival);
         match self.hand_on(&request, &arrival) {
             RequestRoute::Here => {}
             RequestRoute::Kept => return,
@@ -223,6 +211,26 @@ impl Core {
             }
         }
         self.handle(&request, method);
+    }
+
+    /// Its span goes on if it has waited.
+    fn arrived<'a>(
+        &self,
+        message: &'a Message<'a>,
+        essentials: &'a Essentials<'a>,
+        (flow, datagram): (Flow, &'a Buffer),
+        arrival: &mut Arrival,
+    ) -> Request<'a> {
+        let begin = || self.spans.begin(message, essentials, flow);
+        Request {
+            message,
+            essentials,
+            datagram,
+            flow,
+            transaction: self.responder.transactions().key(message, flow.remote),
+            span: arrival.take_span().unwrap_or_else(begin).into(),
+            place: arrival.place(),
+        }
     }
 
     /// As [`request`](Self::request), for one that another node has handed on; `false` if it is neither ours nor somebody's
@@ -239,19 +247,7 @@ impl Core {
             return false;
         };
         let message = &*message;
-        let transaction = self.responder.transactions().key(message, flow.remote);
-        let request = Request {
-            message,
-            essentials: &essentials,
-            datagram,
-            flow,
-            transaction,
-            span: arrival
-                .take_span()
-                .unwrap_or_else(|| self.spans.begin(message, &essentials, flow))
-                .into(),
-            place: arrival.place(),
-        };
+        let request = self.arrived(message, &essentials, (flow, datagram), &mut arrival);
         match self.hand_on(&request, &arrival) {
             RequestRoute::Here => {
                 self.responder.tap().see(Direction::In, flow, datagram);
