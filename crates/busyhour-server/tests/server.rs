@@ -1,6 +1,8 @@
 //! The server, from received to sent datagrams, in virtual time; each test is
 //! one situation.
 
+#[path = "server/counts.rs"]
+mod counts;
 #[path = "server/credentials.rs"]
 mod credentials;
 #[path = "server/device_pages.rs"]

@@ -519,6 +519,8 @@ impl Device {
         };
         self.hold(context, state, draft.bindings);
         self.count_registration(context);
+        // Who has the answer may look at the counts at once.
+        context.log.counters.count_accepted(draft.tally);
         let mut lost = None;
         match draft.answer {
             Answer::Sip(transaction, flow, answer) => {

@@ -171,7 +171,7 @@ impl TrafficCounters {
 }
 
 impl RegistrarCounters {
-    pub(super) fn count_accepted(&self, tally: Tally) {
+    pub(in crate::server) fn count_accepted(&self, tally: Tally) {
         self.accepted.increment();
         self.added.add(tally.added);
         self.refreshed.add(tally.refreshed);

@@ -260,7 +260,7 @@ impl RegistrationLog {
         }
     }
 
-    /// A registration was accepted, so long after it arrived. It is logged if contacts
+    /// A registration was answered, so long after it arrived; it is counted already. It is logged if contacts
     /// were added or removed; a refresh is not. `bindings` are the current ones.
     pub(in crate::server) fn accepted(
         &self,
@@ -270,7 +270,6 @@ impl RegistrationLog {
         bindings: &Bindings,
         took: Duration,
     ) {
-        self.counters.count_accepted(tally);
         self.latency.record(took);
         let Tally { added, removed, .. } = tally;
         if added + removed == 0 || !self.may_log_registration(flow) {
