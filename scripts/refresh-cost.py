@@ -7,8 +7,10 @@ In each round every server in turn has each LOAD: `closed:64` keeps so many refr
 (all of closed:64, rate:20000, rate:2000, rate:500 and rate:200 unless told), for SECONDS_EACH seconds (4). `busyhour storm` is the load for both.
 Prints of each the processor time by refresh (the scheduler's count, from the second on in which the load has begun), refreshes a
 second, and the latency; then the medians and their spread, and the ratio of ours to Kamailio's. Needs Kamailio. With STORE=postgres
-Busyhour acknowledges what a PostgreSQL of its own on this machine has committed, by a Unix socket, and Kamailio has no part in it. That needs
-Debian's package postgresql.
+Busyhour acknowledges what a PostgreSQL of its own on this machine has committed, by a Unix socket, and Kamailio has no part in it; what
+PostgreSQL and the load tool take of the same processors is printed as well. There `floor:128` is a load, too: pgbench has PostgreSQL renew
+the leases of 128 of the devices in one statement, again and again over one connection, and no server or load tool is there. That
+needs Debian's package postgresql.
 """
 import importlib.util
 import json
@@ -23,13 +25,14 @@ import tempfile
 import time
 
 STORE = os.environ.get("STORE", "memory")
+LOAD_KINDS = ("closed:", "rate:", *(["floor:"] if STORE == "postgres" else []))
 HERE = pathlib.Path(__file__).parent
 spec = importlib.util.spec_from_file_location("telephones_before_a_pbx", HERE / "mid-registrar.py")
 pbx = importlib.util.module_from_spec(spec)
 ARGUMENTS, sys.argv = sys.argv[1:], sys.argv[:1]
 spec.loader.exec_module(pbx)
 
-if STORE not in ("memory", "postgres") or ARGUMENTS and not (ARGUMENTS[0].isdecimal() and all(load.startswith(("closed:", "rate:")) for load in ARGUMENTS[1:])):
+if STORE not in ("memory", "postgres") or ARGUMENTS and not (ARGUMENTS[0].isdecimal() and all(load.startswith(LOAD_KINDS) for load in ARGUMENTS[1:])):
     sys.exit(__doc__)
 ROUNDS = int(ARGUMENTS[0]) if ARGUMENTS else 3
 LOADS = ARGUMENTS[1:] or ["closed:64", "rate:20000", "rate:2000", "rate:500", "rate:200"]
@@ -86,6 +89,42 @@ def start_postgres(folder):
     return process
 
 
+# As the server renews leases, without what says that the server is still the only one.
+LEASES = f"""
+    CREATE TABLE lease (id BIGINT PRIMARY KEY, cseq BIGINT NOT NULL, granted_s BIGINT NOT NULL, expires_at_ns BIGINT NOT NULL,
+        removed BOOLEAN NOT NULL) WITH (fillfactor = 70);
+    INSERT INTO lease SELECT id, 1, 3600, 0, false FROM generate_series(1, {DEVICES}) AS id;
+"""
+RENEW = """
+\\set first random(1, :devices - :rows)
+UPDATE lease SET cseq = lease.cseq + 1, granted_s = new.granted_s, expires_at_ns = new.expires_at_ns, removed = false
+    FROM (SELECT id, 3600 AS granted_s, 1 AS expires_at_ns FROM generate_series(:first::bigint, :first::bigint + :rows::bigint - 1) AS id) AS new
+    WHERE lease.id = new.id;
+"""
+
+
+def measure_floor(rows, folder, postgres):
+    """What PostgreSQL takes to renew a lease, in groups of so many."""
+    database, script = f"floor-{time.monotonic_ns()}", folder / "renew.sql"
+    script.write_text(RENEW)
+    reach = ["-h", folder, "-U", "busyhour"]
+    subprocess.run([postgres_programs() / "createdb", *reach, database], check=True)
+    psql = [postgres_programs() / "psql", *reach, "-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", LEASES]
+    subprocess.run(psql, check=True)
+    pgbench = [postgres_programs() / "pgbench", *reach, "-n", "-M", "prepared", "-c", "1", "-T", str(SECONDS + 2), "-f", script,
+               "-D", f"rows={rows}", "-D", f"devices={DEVICES}", database]
+    process = subprocess.Popen(pgbench, stdout=subprocess.PIPE, text=True)
+    time.sleep(1)
+    before = processor_seconds(postgres.pid)
+    time.sleep(SECONDS)
+    used = processor_seconds(postgres.pid) - before
+    said, _ = process.communicate()
+    if process.returncode != 0:
+        sys.exit("pgbench has failed")
+    each_second = float(said.split("tps = ")[1].split()[0]) * rows
+    print(f"PostgreSQL alone, groups of {rows}: {used * 1e6 / (each_second * SECONDS):6.1f} µs each, {each_second:8,.0f} a second", flush=True)
+
+
 def storm(address, *options):
     command = [BINARIES["busyhour"], "storm", "--target", address, "--domain", "example.com", "--devices", str(DEVICES), "--json",
                *options]
@@ -105,22 +144,25 @@ def processor_seconds(root):
     return total / 1e9
 
 
-def measure(name, load, folder):
+def measure(name, load, folder, postgres):
     process, address = start(name, folder)
     try:
         kind, number = load.split(":")
         load_tool = storm(address, "--kind", "refresh", f"--{kind}", number, "--over", f"{SECONDS + 2 * BEGIN_SECONDS}s")
         time.sleep(BEGIN_SECONDS)
-        begin, before = time.monotonic(), processor_seconds(process.pid)
+        beside = {"PostgreSQL": postgres.pid, "the load tool": load_tool.pid} if postgres else {}
+        roots = [process.pid, *beside.values()]
+        begin, before = time.monotonic(), [processor_seconds(root) for root in roots]
         time.sleep(SECONDS)
-        took, used = time.monotonic() - begin, processor_seconds(process.pid) - before
+        took, used = time.monotonic() - begin, [processor_seconds(root) - then for root, then in zip(roots, before)]
         result = json.loads(load_tool.communicate()[0])
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
-    each = used * 1e6 / (result["register_per_s"] * took)
+    each, *others = [one * 1e6 / (result["register_per_s"] * took) for one in used]
+    rest = "".join(f", {other} {one:.1f} µs" for other, one in zip(beside, others))
     print(f"{name:9} {load:11} {each:6.1f} µs each, {result['register_per_s']:8,.0f} a second, p50 {result['p50_us'] / 1000:7.2f} ms, "
-          f"p99 {result['p99_us'] / 1000:8.2f} ms", flush=True)
+          f"p99 {result['p99_us'] / 1000:8.2f} ms{rest}", flush=True)
     return each
 
 
@@ -134,13 +176,16 @@ def main():
         try:
             for _ in range(ROUNDS):
                 for load in LOADS:
+                    if load.startswith("floor:"):
+                        measure_floor(int(load.removeprefix("floor:")), folder, postgres)
+                        continue
                     for name in names:
-                        found[name, load].append(measure(name, load, folder))
+                        found[name, load].append(measure(name, load, folder, postgres))
         finally:
             if postgres:
                 postgres.send_signal(signal.SIGINT)
                 postgres.wait()
-    for load in LOADS:
+    for load in (load for load in LOADS if not load.startswith("floor:")):
         medians = {name: statistics.median(found[name, load]) for name in names}
         for name in BINARIES:
             spread = found[name, load]
