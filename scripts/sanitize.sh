@@ -13,7 +13,11 @@
 # standard library is built with the tests, and no report is left out. Every crate is built for that, so the tests are compiled in a
 # package of their own, with only those crates that they name.
 #
-# What ThreadSanitizer does not follow is a fence. The library orders its data by acquire and release on the words
+# What ThreadSanitizer does not follow is a second number of one file (`fcntl` with F_DUPFD). tokio adds its sockets to epoll by
+# one number and waits by the other, so what it wrote before is reported as a race with what it reads after (27 reports, all in
+# tokio's `ScheduledIo`). So the two tests with tokio's sockets are left out.
+#
+# Nor does it follow a fence. The library orders its data by acquire and release on the words
 # themselves, so that it can. That the fences of the biased lock (a compiler fence on one side, membarrier on the other) and of
 # the epochs let nobody in twice is what the loom models show.
 set -euo pipefail
@@ -66,7 +70,7 @@ PYTHON
 sanitizer=${1:-}
 [ $# -eq 0 ] || shift
 if [ "$sanitizer" = capi ]; then capi "$@"; exit; fi
-arguments=()
+arguments=() left_out=()
 export RUSTC_BOOTSTRAP=1 BUSYHOUR_TEST_DIVISOR=${BUSYHOUR_TEST_DIVISOR:-10}
 case "$sanitizer" in
   address)
@@ -77,6 +81,7 @@ case "$sanitizer" in
     ;;
   thread)
     export RUSTFLAGS="-Zsanitizer=thread"
+    left_out=(--skip futures::tokios_sockets)
     arguments+=(-Zbuild-std)
     # Only this variable lets cargo find sources that are not a component of the toolchain.
     __CARGO_TESTS_ONLY_SRC_ROOT=$(scripts/std-sources.sh)
@@ -92,4 +97,4 @@ for name; do
 done
 host=$(rustc -vV | sed -n 's/^host: //p')
 [ "$sanitizer" != thread ] || lean_package "$@"
-cargo test --no-fail-fast --target "$host" --target-dir "target/sanitize-$sanitizer" "${arguments[@]}"
+cargo test --no-fail-fast --target "$host" --target-dir "target/sanitize-$sanitizer" "${arguments[@]}" -- "${left_out[@]}"

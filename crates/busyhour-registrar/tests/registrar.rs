@@ -489,7 +489,7 @@ fn bindings_expire_and_are_restored_with_their_remaining_time() {
         steady: registrar.at.steady + Duration::from_secs(100),
     };
     let mut restored = Bindings::default();
-    let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease, restart);
+    let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease(), restart);
     assert_eq!(outcome, Restored::Taken);
     assert_eq!(
         restored.next_expiry(),
@@ -499,7 +499,7 @@ fn bindings_expire_and_are_restored_with_their_remaining_time() {
         steady: registrar.at.steady + Duration::from_secs(511),
         ..restart
     };
-    let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease, too_late);
+    let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease(), too_late);
     assert_eq!(outcome, Restored::Over);
 }
 
@@ -514,7 +514,7 @@ fn a_calendar_set_back_prolongs_no_binding() {
         steady: UnixTime::from_secs(1_600_000_000),
     };
     let mut restored = Bindings::default();
-    let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease, last_year);
+    let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease(), last_year);
     assert_eq!(outcome, Restored::Taken);
     assert_eq!(
         restored.next_expiry(),
@@ -539,7 +539,7 @@ fn the_newer_of_two_stored_bindings_of_a_contact_is_restored() {
     };
     let mut restored = Bindings::default();
     let mut restore =
-        |one: &Binding| restored.restore(one.id, one.contact.clone(), one.lease, in_time);
+        |one: &Binding| restored.restore(one.id, one.contact.clone(), one.lease(), in_time);
     assert_eq!(restore(&ended), Restored::Taken);
     let Restored::InsteadOf(displaced) = restore(&newer[0]) else {
         panic!("both contacts are there");

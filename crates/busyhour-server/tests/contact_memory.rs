@@ -1,7 +1,8 @@
 //! The memory of an idle contact, counted in bytes. If many contacts end at one
 //! instant, all of them end. What a search for devices takes, until five minutes after the last one, and what a page: with
 //! `BUSYHOUR_TEST_SCALE=23 cargo test --release -p busyhour-server --test contact_memory -- --nocapture`
-//! there are a million devices, and it prints the processor time of a page.
+//! there are a million devices, and it prints the processor time of a page. Then a contact takes 300 bytes at most, where the few of `make test`
+//! take 320, since they leave the table emptier.
 
 #[path = "support/exchange.rs"]
 mod exchange;
@@ -16,14 +17,16 @@ use exchange::Silent;
 use std::{sync::Arc, time::Duration};
 
 #[test]
-fn a_contact_takes_less_than_400_bytes_which_are_returned_at_its_end() {
+fn a_contact_takes_300_bytes_at_most_which_are_returned_at_its_end() {
     let world = World::new();
     world.register(0);
     let more = measure(|| (1..4).for_each(|batch| world.register(batch)));
     let many = many();
     let each = more.bytes_current / i64::from(3 * many);
     println!("{each} bytes each");
-    assert!((100..400).contains(&each), "{each} bytes each");
+    // With a million the shards of the table are fuller.
+    let most = if many > 250_000 { 300 } else { 320 };
+    assert!((100..=most).contains(&each), "{each} bytes each");
     let stats = world.server.stats();
     assert_eq!(stats.registrar.binding_count, u64::from(4 * many));
     look_at_pages(&world);

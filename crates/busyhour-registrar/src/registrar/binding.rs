@@ -8,17 +8,19 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BindingId(pub u64);
 
-/// A contact of an address of record, valid until its lease ends.
+/// A contact of an address of record, valid until its lease ends. It takes 40 bytes, since there may be a million.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
     /// Its id.
     pub id: BindingId,
     /// The part that a refresh leaves alone.
     pub contact: Contact,
-    /// The part that a refresh replaces.
-    pub lease: Lease,
     /// When the lease ends, by this process's clock.
     pub expires_at: Instant,
+    lease_ends_at: UnixTime,
+    cseq: u32,
+    /// The lifetime granted, and in the highest bit whether the device took the binding back.
+    granted: u32,
 }
 
 /// The part of a binding that each refresh replaces.
@@ -108,12 +110,38 @@ impl Binding {
             expires_at: at.steady + life,
             removed: grant.removed,
         };
+        Self::restore((id, contact), lease, at.now + life)
+    }
+
+    /// A binding with this lease, which ends at this instant of this process's clock.
+    pub(super) fn restore(
+        (id, contact): (BindingId, Contact),
+        lease: Lease,
+        expires_at: Instant,
+    ) -> Self {
         Self {
             id,
             contact,
-            lease,
-            expires_at: at.now + life,
+            expires_at,
+            lease_ends_at: lease.expires_at,
+            cseq: lease.cseq,
+            granted: lease.granted_s.min(GRANTED_MAX) | if lease.removed { REMOVED } else { 0 },
         }
+    }
+
+    /// The part that a refresh replaces.
+    pub fn lease(&self) -> Lease {
+        Lease {
+            cseq: self.cseq,
+            granted_s: self.granted & GRANTED_MAX,
+            expires_at: self.lease_ends_at,
+            removed: self.is_removed(),
+        }
+    }
+
+    /// See [`Lease::removed`].
+    pub fn is_removed(&self) -> bool {
+        self.granted & REMOVED != 0
     }
 
     /// The same contact, taken back by a registration with this CSeq: the lease stays for
@@ -129,14 +157,14 @@ impl Binding {
 
     /// Whether a caller may be sent there.
     pub fn is_active(&self, now: Instant) -> bool {
-        !self.lease.removed && self.expires_at > now
+        !self.is_removed() && self.expires_at > now
     }
 
     /// As the store has to forget it.
     pub fn ended(&self) -> EndedBinding {
         EndedBinding {
             id: self.id,
-            expires_at: self.lease.expires_at,
+            expires_at: self.lease_ends_at,
         }
     }
 
@@ -145,17 +173,22 @@ impl Binding {
             id: self.id,
             aor: aor.into(),
             contact: self.contact.clone(),
-            lease: self.lease,
+            lease: self.lease(),
         }
     }
 
     pub(super) fn renew(&self) -> BindingChange {
         BindingChange::Renew {
             id: self.id,
-            lease: self.lease,
+            lease: self.lease(),
         }
     }
 }
+
+/// The highest bit of `Binding::granted`.
+const REMOVED: u32 = 1 << 31;
+/// Seconds: 68 years, more than is ever granted.
+const GRANTED_MAX: u32 = REMOVED - 1;
 
 /// What a registration gives a binding.
 #[derive(Debug, Clone, Copy)]

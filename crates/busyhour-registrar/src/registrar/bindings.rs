@@ -1,6 +1,8 @@
 //! The bindings of one address of record.
 
-use super::{Binding, BindingId, Contact, EndedBinding, Lease, Now, Reach};
+use super::{
+    Binding, BindingId, Contact, EndedBinding, Lease, Now, Reach, binding_list::BindingList,
+};
 use busyhour::clock::Instant;
 use busyhour_sip::Flow;
 use std::time::Duration;
@@ -9,8 +11,7 @@ use std::time::Duration;
 /// have outlived every duplicate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bindings {
-    /// Boxed, since there may be a million of these lists, most with one element.
-    pub(super) list: Box<[Binding]>,
+    pub(super) list: BindingList,
 }
 
 /// What ran out.
@@ -52,12 +53,7 @@ impl Bindings {
             true => Reach::Unreachable,
             false => Reach::Unverified,
         };
-        let restored = Binding {
-            id,
-            contact: contact.with_reach(reach),
-            lease,
-            expires_at: at.now + remaining,
-        };
+        let restored = Binding::restore((id, contact.with_reach(reach)), lease, at.now + remaining);
         let is_same = |before: &Binding| before.contact.is_replaced_by(&restored.contact);
         if let Some(index) = self.list.iter().position(is_same) {
             return Restored::InsteadOf(std::mem::replace(&mut self.list[index], restored));
@@ -93,7 +89,7 @@ impl Bindings {
     /// again: an answer that says otherwise is from before its end.
     pub fn set_reach(&mut self, flow: Flow, reach: Reach) -> Option<Reach> {
         let mut before = None;
-        for binding in &mut self.list {
+        for binding in &mut *self.list {
             let contact = &mut binding.contact;
             let was = contact.reach();
             let has_ended = was == Reach::Unreachable && flow.transport.is_reliable();
@@ -101,7 +97,7 @@ impl Bindings {
                 *contact = contact.with_reach(reach);
                 // What watchers see counts more.
                 let is_seen = was.is_believed() != reach.is_believed();
-                if !binding.lease.removed && (before.is_none() || is_seen) {
+                if !binding.is_removed() && (before.is_none() || is_seen) {
                     before = Some(was);
                 }
             }
@@ -124,7 +120,7 @@ impl Bindings {
         let mut expired = Expired::default();
         let is_over = |binding: &Binding| binding.expires_at <= now;
         for binding in self.list.iter().filter(|binding| is_over(binding)) {
-            expired.active_count += usize::from(!binding.lease.removed);
+            expired.active_count += usize::from(!binding.is_removed());
             expired.ended.push(binding.ended());
         }
         if !expired.ended.is_empty() {

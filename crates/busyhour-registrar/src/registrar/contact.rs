@@ -9,8 +9,8 @@ use busyhour_sip::{Flow, Transport};
 use std::{
     fmt::{self, Debug, Formatter},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
-    sync::Arc,
 };
+use triomphe::ThinArc;
 
 /// A contact of an address of record, without its lease; a clone is the same one.
 ///
@@ -36,7 +36,7 @@ use std::{
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Contact(Arc<[u8]>);
+pub struct Contact(ThinArc<(), u8>);
 
 /// What a [`Contact`] is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,15 @@ impl Contact {
         if node > 0 {
             bytes.extend(node.to_le_bytes());
         }
-        Self(bytes.into())
+        Self::of(&bytes)
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        Self(ThinArc::from_header_and_slice((), bytes))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.0.slice
     }
 
     /// All of it.
@@ -116,7 +124,7 @@ impl Contact {
 
     /// See [`ContactParts::q_milli`].
     pub fn q_milli(&self) -> Option<u16> {
-        let mut reader = Reader(&self.0);
+        let mut reader = Reader(self.bytes());
         let (kind, q_milli) = (reader.byte(), u16::from_le_bytes(reader.array()));
         (kind & HAS_Q != 0).then_some(q_milli)
     }
@@ -143,12 +151,12 @@ impl Contact {
 
     /// What carried the registration; cheaper than all of the [flow](Self::flow).
     pub fn transport(&self) -> Transport {
-        transport(Reader(&self.0).byte())
+        transport(Reader(self.bytes()).byte())
     }
 
     /// What is known of whether messages reach the device. This is not stored.
     pub fn reach(&self) -> Reach {
-        match Reader(&self.0).byte() & (UNREACHABLE | UNVERIFIED) {
+        match Reader(self.bytes()).byte() & (UNREACHABLE | UNVERIFIED) {
             0 => Reach::Reachable,
             UNVERIFIED => Reach::Unverified,
             _ => Reach::Unreachable,
@@ -179,7 +187,7 @@ impl Contact {
         if self.reach() == reach {
             return self.clone();
         }
-        let mut bytes = self.0.to_vec();
+        let mut bytes = self.bytes().to_vec();
         if let Some(kind) = bytes.first_mut() {
             *kind &= !(UNREACHABLE | UNVERIFIED);
             *kind |= match reach {
@@ -188,7 +196,7 @@ impl Contact {
                 Reach::Unreachable => UNREACHABLE,
             };
         }
-        Self(bytes.into())
+        Self::of(&bytes)
     }
 
     /// The same contact whose connection has ended, for instance with the process that had it.
@@ -313,7 +321,7 @@ impl Contact {
 
     /// The texts as bytes: reading them as texts costs more than the rest.
     fn head_and_texts(&self) -> (Flow, [&[u8]; TEXTS]) {
-        let mut reader = Reader(&self.0);
+        let mut reader = Reader(self.bytes());
         let kind = reader.byte();
         reader.take(size_of::<u16>());
         let remote = reader.address(kind & REMOTE_V6 != 0);
@@ -335,7 +343,7 @@ impl Contact {
     }
 
     fn text_bytes(&self) -> [&[u8]; TEXTS] {
-        let mut reader = Reader(&self.0);
+        let mut reader = Reader(self.bytes());
         let kind = reader.byte();
         let len_of = |flag| if kind & flag != 0 { V6_LEN } else { V4_LEN };
         reader.take(size_of::<u16>() + len_of(REMOTE_V6) + len_of(LOCAL_V6));
@@ -560,6 +568,6 @@ mod tests {
                 "192.0.2.7:40000".parse().unwrap(),
             ),
         });
-        assert_eq!(contact.0.len(), 3 + 12 + 5 + 25 + 27 + 9);
+        assert_eq!(contact.bytes().len(), 3 + 12 + 5 + 25 + 27 + 9);
     }
 }

@@ -76,7 +76,7 @@ impl Bindings {
     ///     .expect("allowed");
     /// let binding = update.bindings.active(at.now).next().expect("a binding");
     /// assert_eq!(binding.contact.uri(), "iax:alice@192.0.2.7:4569");
-    /// assert_eq!(binding.lease.granted_s, 300);
+    /// assert_eq!(binding.lease().granted_s, 300);
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn update_iax2(
@@ -108,7 +108,7 @@ impl Bindings {
     /// Later than every registration by IAX2 so far.
     fn next_cseq(&self) -> u32 {
         let ours = |binding: &&super::Binding| binding.contact.call_id() == CALL_ID;
-        let last = self.list.iter().filter(ours).map(|b| b.lease.cseq).max();
+        let last = self.list.iter().filter(ours).map(|b| b.lease().cseq).max();
         last.unwrap_or(0).saturating_add(1)
     }
 }

@@ -12,6 +12,7 @@ mod outbound;
 mod probes;
 mod registration;
 mod sips;
+mod binding_list;
 mod bindings;
 mod update;
 mod removal;

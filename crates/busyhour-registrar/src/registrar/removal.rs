@@ -42,7 +42,7 @@ impl Bindings {
         let mut changes = Vec::new();
         for binding in &mut list {
             if binding.is_active(at.now) && is_meant(binding) {
-                *binding = binding.removed(binding.lease.cseq, at);
+                *binding = binding.removed(binding.lease().cseq, at);
                 changes.push(binding.renew());
             }
         }

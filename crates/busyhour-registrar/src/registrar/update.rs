@@ -172,7 +172,7 @@ impl Draft<'_, '_> {
         if !binding.contact.has_call_id(self.registration.call_id) {
             return Ok(Order::Newer);
         }
-        match self.registration.cseq.cmp(&binding.lease.cseq) {
+        match self.registration.cseq.cmp(&binding.lease().cseq) {
             Ordering::Less => Err(Refusal::OutOfOrder),
             Ordering::Equal => Ok(Order::Same),
             Ordering::Greater => Ok(Order::Newer),
@@ -235,14 +235,14 @@ impl Draft<'_, '_> {
     fn remove(&mut self, index: usize) {
         let old = &self.list[index];
         let same_call = old.contact.call_id() == self.registration.call_id;
-        let is_later = same_call && self.registration.cseq > old.lease.cseq;
-        if old.lease.removed && !is_later {
+        let is_later = same_call && self.registration.cseq > old.lease().cseq;
+        if old.is_removed() && !is_later {
             return;
         }
         let was_active = old.is_active(self.at.now);
         let cseq = match same_call {
             true => self.registration.cseq,
-            false => old.lease.cseq,
+            false => old.lease().cseq,
         };
         let binding = old.removed(cseq, self.at);
         self.changes.push(binding.renew());
@@ -253,7 +253,7 @@ impl Draft<'_, '_> {
     /// Removed leases are few, however often a device changes its contact.
     fn forget_oldest_removed(&mut self) {
         let list = &mut self.list;
-        let removed = |binding: &Binding| binding.lease.removed;
+        let removed = |binding: &Binding| binding.is_removed();
         while list.iter().filter(|b| removed(b)).count() > self.policy.contacts_max {
             let oldest = (0..list.len())
                 .filter(|&index| removed(&list[index]))

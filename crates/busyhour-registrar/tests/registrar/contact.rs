@@ -2,7 +2,7 @@
 //! for.
 
 use super::{PHONE, Registrar, active};
-use busyhour_registrar::{Advertised, Binding, Bindings, Contact, ContactParts, Reach, Restored};
+use busyhour_registrar::{Advertised, Bindings, Contact, ContactParts, Reach, Restored};
 use busyhour_sip::{Flow, Transport};
 use std::net::SocketAddr;
 
@@ -159,10 +159,13 @@ fn a_restored_contact_is_unverified_until_it_is_heard_or_registers() {
     let flow = registrar.flow();
     let restored = || {
         let mut restored = Bindings::default();
-        let Binding {
-            id, contact, lease, ..
-        } = active(&registrar).remove(0);
-        restored.restore(id, contact, lease, registrar.at);
+        let binding = active(&registrar).remove(0);
+        restored.restore(
+            binding.id,
+            binding.contact.clone(),
+            binding.lease(),
+            registrar.at,
+        );
         restored
     };
     let reach = |bindings: &Bindings| bindings.all().next().unwrap().contact.reach();
@@ -189,11 +192,13 @@ fn a_contact_of_a_connection_is_restored_as_lost() {
     let mut registrar = over_tcp();
     registrar.accept(1, "Contact: <sip:a@192.0.2.1:5062>, <sip:b@192.0.2.1:5070>");
     let mut restored = Bindings::default();
-    for Binding {
-        id, contact, lease, ..
-    } in active(&registrar)
-    {
-        let outcome = restored.restore(id, contact, lease, registrar.at);
+    for binding in active(&registrar) {
+        let outcome = restored.restore(
+            binding.id,
+            binding.contact.clone(),
+            binding.lease(),
+            registrar.at,
+        );
         assert_eq!(outcome, Restored::Taken);
     }
     assert_eq!(reachable(&restored, &registrar), ["sip:b@192.0.2.1:5070"]);
@@ -209,17 +214,15 @@ fn a_contact_of_a_connection_that_may_stand_is_restored_as_unverified() {
         ..registrar.flow()
     };
     registrar.accept(1, "Contact: <sip:a@192.0.2.1:5062>");
-    let Binding {
-        id, contact, lease, ..
-    } = active(&registrar).remove(0);
+    let binding = active(&registrar).remove(0);
     let parts = ContactParts {
         flow,
-        ..contact.parts()
+        ..binding.contact.parts()
     };
     let contact = Contact::new(parts);
     let restored = |contact: Contact| {
         let mut restored = Bindings::default();
-        restored.restore(id, contact, lease, registrar.at);
+        restored.restore(binding.id, contact, binding.lease(), registrar.at);
         let reach = restored.all().next().unwrap().contact.reach();
         (reach, restored)
     };

@@ -60,6 +60,7 @@ use busyhour::{
     clock::Instant,
     task::{Executor, Task},
 };
+use busyhour_cluster::Partition;
 use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::{
     Binding, BindingChange, Bindings, Now, Reach, Refusal, Registration, SILENCE_MAX, Update,
@@ -76,7 +77,8 @@ use std::sync::{
 /// A device by its address of record.
 pub(super) struct Device {
     aor: Box<str>,
-    hash: u64,
+    /// In a cluster; otherwise the first one.
+    partition: Partition,
     /// For whom it was made.
     holder: Holder,
     context: Weak<DeviceContext>,
@@ -124,7 +126,7 @@ impl Pending {
 impl Device {
     pub(super) fn new(
         aor: Box<str>,
-        hash: u64,
+        partition: Partition,
         holder: Holder,
         context: &Arc<DeviceContext>,
     ) -> Self {
@@ -134,7 +136,7 @@ impl Device {
         };
         Self {
             aor,
-            hash,
+            partition,
             holder,
             context: Arc::downgrade(context),
             queued: AtomicU32::new(0),
@@ -149,8 +151,8 @@ impl Device {
         &self.aor
     }
 
-    pub(super) fn hash(&self) -> u64 {
-        self.hash
+    pub(super) fn partition(&self) -> Partition {
+        self.partition
     }
 
     pub(super) fn holder(&self) -> Holder {
@@ -180,7 +182,7 @@ impl Device {
             device.queued.fetch_sub(1, Ordering::Relaxed);
             device.arrive(device_request);
         };
-        let strand = context.table.strand(self.hash);
+        let strand = context.table.strand_of(self);
         let is_pushed = strand.execute(Task::labelled(&"request", arrive)).is_ok();
         if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
@@ -457,7 +459,7 @@ impl Device {
         let Some(context) = self.context.upgrade() else {
             return;
         };
-        let strand = context.table.strand(self.hash);
+        let strand = context.table.strand_of(&self);
         let task = Task::labelled(&"commit", move || self.committed(result));
         if let Err(rejected) = strand.execute_unbounded(task) {
             rejected.task.run();

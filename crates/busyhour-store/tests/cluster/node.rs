@@ -583,7 +583,7 @@ impl Life {
     /// What a device of this node does: the newest CSeq of its contacts.
     pub fn state(&self, aor: &str) -> Option<u32> {
         let bindings = self.memory.get(&Partition::of(aor))?.get(aor)?;
-        bindings.all().map(|binding| binding.lease.cseq).max()
+        bindings.all().map(|binding| binding.lease().cseq).max()
     }
 
     fn say(&mut self, aor: &str) {

@@ -69,7 +69,7 @@ impl RegistrationState {
         let contacts = bindings.active(now).map(|binding| Registered {
             id: binding.id,
             contact: binding.contact.clone(),
-            cseq: binding.lease.cseq,
+            cseq: binding.lease().cseq,
             expires_at: binding.expires_at,
         });
         Self {

@@ -294,7 +294,7 @@ pub(super) fn callable<'b>(
         return Err(Unavailable::NotRegistered);
     }
     let mut newest_first: Vec<_> = bindings.iter().collect();
-    newest_first.sort_by_key(|binding| Reverse(granted_at(&binding.lease)));
+    newest_first.sort_by_key(|binding| Reverse(granted_at(&binding.lease())));
     let contacts = newest_first.into_iter().map(|binding| &binding.contact);
     let mut found: Vec<_> = contacts.filter(|contact| is_sip(contact)).collect();
     if found.is_empty() {
@@ -367,7 +367,7 @@ fn of_instance(uri: &str, token: Flow, bindings: &[Binding]) -> Option<Target> {
         (
             !stays,
             !contact.is_reachable(),
-            Reverse(granted_at(&binding.lease)),
+            Reverse(granted_at(&binding.lease())),
         )
     });
     let same = same.into_iter().map(|binding| &binding.contact);

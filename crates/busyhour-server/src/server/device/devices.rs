@@ -126,7 +126,8 @@ impl Devices {
         holder: Holder,
         context: &Arc<DeviceContext>,
     ) -> Result<Arc<Device>, Excess> {
-        let hash = self.hash(aor);
+        let partition = self.partition(aor);
+        let hash = self.hash_in(partition, aor);
         if !self.read_first(hash) {
             return Err(Excess::Whole);
         }
@@ -135,7 +136,8 @@ impl Devices {
             return Ok(device);
         }
         self.shares.take(holder, 1)?;
-        Ok(shard.insert(Device::new(aor.into(), hash, holder, context)))
+        let device = Device::new(aor.into(), partition, holder, context);
+        Ok(self.insert(&mut shard, hash, device))
     }
 
     /// As [`open`](Self::open), for the account of the address.
@@ -190,21 +192,53 @@ impl Devices {
 
     /// What a device with this address of record is found by.
     pub(super) fn hash(&self, aor: &str) -> u64 {
+        self.hash_in(self.partition(aor), aor)
+    }
+
+    /// As [`hash`](Self::hash), without a look for the partition. A device does not keep it, since there may be a million.
+    pub(super) fn hash_of(&self, device: &Device) -> u64 {
+        self.hash_in(device.partition(), device.aor())
+    }
+
+    fn hash_in(&self, partition: Partition, aor: &str) -> u64 {
         let hash = self.hasher.hash_one(aor);
         match self.is_in_cluster {
-            true => hash_in(Partition::of(aor), hash),
+            true => hash_in(partition, hash),
             false => hash,
         }
     }
 
+    fn partition(&self, aor: &str) -> Partition {
+        match self.is_in_cluster {
+            true => Partition::of(aor),
+            false => Partition(0),
+        }
+    }
+
+    fn insert(&self, shard: &mut DeviceShard, hash: u64, device: Device) -> Arc<Device> {
+        let device = Arc::new(device);
+        let entry = DeviceEntry {
+            device: device.clone(),
+            deadline: Instant::FAR_FUTURE,
+        };
+        let rehash = |entry: &DeviceEntry| self.hash_of(&entry.device);
+        shard.table.insert_unique(hash, entry, rehash);
+        device
+    }
+
     /// The device of a stored binding that is being read, made even where the table is full.
     pub(super) fn reopen(&self, aor: Box<str>, context: &Arc<DeviceContext>) -> Arc<Device> {
-        let hash = self.hash(&aor);
+        let partition = self.partition(&aor);
+        let hash = self.hash_in(partition, &aor);
         let mut shard = self.shard(hash);
         shard.find(hash, &aor).unwrap_or_else(|| {
             let holder = self.holders.of_account(self.domains.account_of(&aor));
             self.shares.take_anyway(holder, 1);
-            shard.insert(Device::new(aor, hash, holder, context))
+            self.insert(
+                &mut shard,
+                hash,
+                Device::new(aor, partition, holder, context),
+            )
         })
     }
 
@@ -233,7 +267,7 @@ impl Devices {
     /// is told: who reads the index after that finds the note, and waits for that lock.
     pub(super) fn note_changed(&self, device: &Arc<Device>) {
         if self.is_indexed.load(Ordering::Relaxed) {
-            self.shard(device.hash()).changed.note(device);
+            self.shard(self.hash_of(device)).changed.note(device);
         }
     }
 
@@ -291,9 +325,10 @@ impl Devices {
 
     /// Takes a device out of the table.
     pub(in crate::server) fn remove(&self, device: &Arc<Device>) {
-        let mut shard = self.shard(device.hash());
+        let hash = self.hash_of(device);
+        let mut shard = self.shard(hash);
         let is_it = |entry: &DeviceEntry| Arc::ptr_eq(&entry.device, device);
-        if let Ok(entry) = shard.table.find_entry(device.hash(), is_it) {
+        if let Ok(entry) = shard.table.find_entry(hash, is_it) {
             entry.remove();
             self.shares.give_back(device.holder(), 1);
         }
@@ -325,8 +360,12 @@ impl Devices {
     }
 
     /// Whether so much waits on a device's strand that no more requests are taken.
-    pub(in crate::server) fn is_crowded(&self, hash: u64) -> bool {
-        self.strand(hash).len() >= STRAND_LEN_MAX
+    pub(in crate::server) fn is_crowded(&self, device: &Device) -> bool {
+        self.strand_of(device).len() >= STRAND_LEN_MAX
+    }
+
+    pub(super) fn strand_of(&self, device: &Device) -> &Serializer {
+        self.strand(self.hash_of(device))
     }
 
     /// The strand of the device with this hash.
@@ -355,7 +394,7 @@ impl DeviceContext {
         device: &Arc<Device>,
         device_request: DeviceRequest,
     ) {
-        if device.queued_len() >= self.table.queue_len_max || self.table.is_crowded(device.hash()) {
+        if device.queued_len() >= self.table.queue_len_max || self.table.is_crowded(device) {
             self.drop_request(&device_request);
             return device.leave_if_idle(self);
         }
@@ -393,11 +432,12 @@ impl DeviceContext {
 
     /// Sets the time at which a device is woken.
     pub(super) fn wake_device(self: &Arc<Self>, device: &Arc<Device>, deadline: Instant) {
-        let mut shard = self.table.shard(device.hash());
+        let hash = self.table.hash_of(device);
+        let mut shard = self.table.shard(hash);
         let is_it = |entry: &DeviceEntry| Arc::ptr_eq(&entry.device, device);
-        if let Some(entry) = shard.table.find_mut(device.hash(), is_it) {
+        if let Some(entry) = shard.table.find_mut(hash, is_it) {
             entry.deadline = deadline;
-            self.set_alarm(shard_of(device.hash()), &mut shard, deadline);
+            self.set_alarm(shard_of(hash), &mut shard, deadline);
         }
     }
 
@@ -521,18 +561,6 @@ impl DeviceShard {
         let is_it = |entry: &DeviceEntry| entry.device.aor() == aor;
         let entry = self.table.find(hash, is_it)?;
         Some(entry.device.clone())
-    }
-
-    fn insert(&mut self, device: Device) -> Arc<Device> {
-        let device = Arc::new(device);
-        let entry = DeviceEntry {
-            device: device.clone(),
-            deadline: Instant::FAR_FUTURE,
-        };
-        let hash = device.hash();
-        self.table
-            .insert_unique(hash, entry, |entry| entry.device.hash());
-        device
     }
 
     /// Devices whose deadline has come, not too many at a time.

@@ -117,7 +117,7 @@ impl Flows {
     ) {
         let hash = self.hasher.hash_one(flow);
         let mut shard = self.shard(hash);
-        let (place, weak) = (place(device), Arc::downgrade(device));
+        let (place, weak) = (self.place(device), Arc::downgrade(device));
         match shard.table.entry(flow) {
             Entry::Vacant(vacant) => drop(vacant.insert(FlowDevices::One(place, weak))),
             Entry::Occupied(mut devices) => devices.get_mut().insert(place, weak),
@@ -142,7 +142,7 @@ impl Flows {
         let Some(devices) = shard.table.get_mut(&flow) else {
             return;
         };
-        if devices.remove(place(device)) {
+        if devices.remove(self.place(device)) {
             shard.table.remove(&flow);
             self.count_probed(&mut shard, |probes| probes.forget(&flow));
         }
@@ -206,6 +206,11 @@ impl Flows {
     fn end(&self, flow: Flow) -> Option<FlowDevices> {
         let mut shard = self.shard(self.hasher.hash_one(flow));
         shard.table.remove(&flow)
+    }
+
+    fn place(&self, device: &Arc<Device>) -> TellOrder {
+        let hash = self.hasher.hash_one(device.aor());
+        (hash, Arc::as_ptr(device) as usize)
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, FlowShard> {
@@ -491,10 +496,6 @@ fn lock(shard: &Mutex<FlowShard>) -> MutexGuard<'_, FlowShard> {
     shard
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn place(device: &Arc<Device>) -> TellOrder {
-    (device.hash(), Arc::as_ptr(device) as usize)
 }
 
 /// Many more than threads, so that two threads seldom want the same shard.

@@ -58,7 +58,7 @@ impl Device {
             return true;
         }
         let device = self.clone();
-        let strand = context.table.strand(self.hash);
+        let strand = context.table.strand_of(self);
         let publish = Task::labelled(&"full registration", move || device.publish_full());
         let is_pushed = strand.execute(publish).is_ok();
         if !is_pushed {

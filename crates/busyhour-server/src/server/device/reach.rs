@@ -88,7 +88,7 @@ impl Device {
         }
         if context.upstream.is_used() {
             // A lease that has run out is still in `before`.
-            let had = before.all().any(|one| !one.lease.removed && is_sip(one));
+            let had = before.all().any(|one| !one.is_removed() && is_sip(one));
             let has = next.active(context.clock.now()).any(is_sip);
             if had != has {
                 context.upstream.changed(&self.aor, has);
@@ -141,7 +141,7 @@ impl Device {
 /// Whether both have the same contacts, so that they have the same flows. A refresh keeps its contact, which is
 /// known without reading what is in it.
 fn have_same_contacts(one: &Bindings, other: &Bindings) -> bool {
-    let contacts = |bindings| Bindings::all(bindings).map(|it| (&it.contact, it.lease.removed));
+    let contacts = |bindings| Bindings::all(bindings).map(|it| (&it.contact, it.is_removed()));
     contacts(one).eq(contacts(other))
 }
 
@@ -165,7 +165,7 @@ fn flows<'b>(
         };
         let matters = match contact.transport().is_reliable() {
             true => contact.is_reachable(),
-            false => pace.is_some() && !binding.lease.removed,
+            false => pace.is_some() && !binding.is_removed(),
         };
         (matters && contact.depends_on_flow()).then(|| (contact.flow(), pace))
     };

@@ -163,7 +163,7 @@ impl DeviceContext {
         let removal = Removal {
             what: RemovedContacts::CutOff(flow),
             arrived_at: self.clock.now(),
-            hash: device.hash(),
+            hash: self.table.hash_of(device),
             listener: Arc::new(|_| ()),
         };
         self.push_to_device(device, DeviceRequest::Remove(removal.into()));

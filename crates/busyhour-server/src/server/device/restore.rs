@@ -16,7 +16,7 @@ impl Device {
             return;
         }
         let before = std::mem::take(&mut state.bindings);
-        let counted = before.all().filter(|binding| !binding.lease.removed);
+        let counted = before.all().filter(|binding| !binding.is_removed());
         (context.log.counters.handed_over).add(counted.count() as u64);
         self.follow_flows(context, &before, &state.bindings);
         self.settle_contacts(context, &mut state);
@@ -74,7 +74,7 @@ impl DeviceContext {
                 Restored::Taken => true,
                 Restored::InsteadOf(ended) => {
                     over.push(ended.ended());
-                    ended.lease.removed
+                    ended.is_removed()
                 }
                 Restored::Over => {
                     over.push(EndedBinding { id, expires_at });

@@ -29,7 +29,7 @@ fn many_new_watchers_of_a_registration_do_not_fill_the_queue() {
     for _ in 0..2 {
         let device = core.devices.open(&alice, Holder::NOBODY).expect("room");
         (0..1000).for_each(|_| assert!(core.devices.show_registration(&alice)));
-        assert_eq!(core.devices.table.strand(device.hash()).len(), 1);
+        assert_eq!(core.devices.table.strand_of(&device).len(), 1);
         runtime.simulation().expect("virtual").run_until_idle();
     }
     assert_eq!(*told.lock().unwrap(), 2, "one for all who came before it");

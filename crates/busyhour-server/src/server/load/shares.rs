@@ -43,7 +43,7 @@ pub(in crate::server) struct Holder {
     domain: Cells,
     /// Its own part of each resource in percent, instead of that of a source; 0 if it has
     /// none of its own.
-    percent: u64,
+    percent: u8,
 }
 
 /// One cell in each row.
@@ -105,7 +105,7 @@ impl Holders {
     }
 
     /// A peer, which is one source wherever it is, with a part of its own.
-    pub(in crate::server) fn of_peer(&self, name: &str, percent: u64) -> Holder {
+    pub(in crate::server) fn of_peer(&self, name: &str, percent: u8) -> Holder {
         Holder {
             source: cells(self.hasher.hash_one((2u8, name))),
             percent,
@@ -254,7 +254,7 @@ impl Shares {
         let is_share = |share| share < self.bound;
         let by_source = match holder.percent {
             0 => self.by_source,
-            percent => self.by_source.max(part(self.bound, percent)),
+            percent => self.by_source.max(part(self.bound, percent.into())),
         };
         if is_share(by_source) && exceeds(source, by_source)
             || is_share(self.by_account) && exceeds(account, self.by_account)

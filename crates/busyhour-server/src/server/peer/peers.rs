@@ -59,7 +59,7 @@ impl Peers {
     ) -> Self {
         let now = clock.now();
         let peer = |(place, config): (usize, &PeerConfig)| {
-            let holder = holders.of_peer(&config.name, config.share_percent);
+            let holder = holders.of_peer(&config.name, config.share_percent.min(100) as u8);
             // Not all at once.
             let first_at = now + FIRST_PROBES_APART * place as u32;
             TrustedPeer::new(config.clone(), holder, now, first_at)

@@ -610,7 +610,7 @@ impl Pushes {
     /// nothing of it.
     fn is_awake(&self, binding: &Binding, service: usize, now: Instant) -> bool {
         let contact = &binding.contact;
-        let granted = Duration::from_secs(binding.lease.granted_s.into());
+        let granted = Duration::from_secs(binding.lease().granted_s.into());
         let registered_ago = granted.saturating_sub(binding.expires_at - now);
         let is_connected = contact.transport().is_reliable() && contact.path().is_empty();
         let awake_for = self.services[service].config.awake_for;

@@ -85,7 +85,7 @@ impl BindingView {
             q_milli: contact.q_milli,
             path: contact.path.to_string(),
             call_id: contact.call_id.to_string(),
-            cseq: binding.lease.cseq,
+            cseq: binding.lease().cseq,
             transport: contact.flow.transport.parameter(),
             source: contact.flow.remote.to_string(),
             reachable: binding.contact.is_reachable(),

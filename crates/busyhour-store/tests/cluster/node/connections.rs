@@ -221,7 +221,7 @@ impl Life {
         let devices = self.memory.values().flatten();
         let over = devices.filter(|(_, bindings)| {
             let mut all = bindings.all();
-            all.any(|binding| !binding.lease.removed && binding.contact.flow() == flow)
+            all.any(|binding| !binding.is_removed() && binding.contact.flow() == flow)
         });
         over.map(|(aor, _)| aor.clone()).collect()
     }

@@ -113,8 +113,8 @@ impl Figures {
     }
 
     fn add(&mut self, binding: &Binding) {
-        let granted_ns = u64::from(binding.lease.granted_s) * NANOS;
-        let seen_ns = binding.lease.expires_at.as_nanos();
+        let granted_ns = u64::from(binding.lease().granted_s) * NANOS;
+        let seen_ns = binding.lease().expires_at.as_nanos();
         self.seen_ns = self.seen_ns.max(seen_ns.saturating_sub(granted_ns));
         let ends = [self.end_ns, Some(binding.expires_at.as_nanos())];
         self.end_ns = ends.into_iter().flatten().min();

@@ -176,7 +176,7 @@ impl DeviceContact {
             connection: parts.flow.connection,
             reachable: binding.contact.is_reachable(),
             latency_us: latency.map(|it| it.as_micros() as u64),
-            last_seen_seconds: u64::from(binding.lease.granted_s).saturating_sub(left),
+            last_seen_seconds: u64::from(binding.lease().granted_s).saturating_sub(left),
             expires_in_seconds: left,
         }
     }
