@@ -1,8 +1,9 @@
 //! The bindings of one address of record.
 
-use super::{
-    Binding, BindingId, Contact, EndedBinding, Lease, Now, Reach, binding_list::BindingList,
-};
+mod binding_list;
+
+use self::binding_list::BindingList;
+use super::{Binding, BindingId, Contact, EndedBinding, Lease, Now, Reach};
 use busyhour::clock::Instant;
 use busyhour_sip::Flow;
 use std::time::Duration;

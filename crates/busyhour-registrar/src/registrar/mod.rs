@@ -12,7 +12,6 @@ mod outbound;
 mod probes;
 mod registration;
 mod sips;
-mod binding_list;
 mod bindings;
 mod update;
 mod removal;

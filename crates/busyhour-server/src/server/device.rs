@@ -48,7 +48,7 @@ mod rare;
 use self::{
     device_context::DeviceContext,
     device_request::{DeviceRequest, Iax2InboundRequest},
-    draft::{Answer, Draft, RegistrationDraft, is_visible},
+    draft::{Answer, Draft, Pending, RegistrationDraft, is_visible},
     rare::{MoreRare, Rare},
 };
 use super::{
@@ -103,24 +103,6 @@ struct DeviceInner {
     contacts_charged: u32,
     /// Not in the table any more: whoever holds it has to look the device up again.
     is_retired: bool,
-}
-
-/// A change on its way to the disk.
-struct Pending {
-    device_request: DeviceRequest,
-    draft: Draft,
-    /// What its holder is charged for.
-    change_count: u64,
-}
-
-impl Pending {
-    fn new(device_request: DeviceRequest, draft: Draft) -> Self {
-        Self {
-            device_request,
-            draft,
-            change_count: 0,
-        }
-    }
 }
 
 impl Device {

@@ -2,13 +2,31 @@
 
 use super::{
     Device, DeviceInner, compositor::PublicationDraft, device_context::DeviceContext,
-    removal::RemovalDraft,
+    device_request::DeviceRequest, removal::RemovalDraft,
 };
 use crate::server::sip::transactions::TransactionKey;
 use busyhour::buffer::Buffer;
 use busyhour_iax2::{CallId, RequestOutcome};
 use busyhour_registrar::{BindingChange, Bindings, Refusal, Tally, Update};
 use busyhour_sip::Flow;
+
+/// A change on its way to the disk.
+pub(super) struct Pending {
+    pub(super) device_request: DeviceRequest,
+    pub(super) draft: Draft,
+    /// What its holder is charged for.
+    pub(super) change_count: u64,
+}
+
+impl Pending {
+    pub(super) fn new(device_request: DeviceRequest, draft: Draft) -> Self {
+        Self {
+            device_request,
+            draft,
+            change_count: 0,
+        }
+    }
+}
 
 /// What holds once the change is durable.
 pub(super) enum Draft {

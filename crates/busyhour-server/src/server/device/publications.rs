@@ -1,8 +1,11 @@
 //! What a device publishes about itself, in turn with its registrations.
 
 use super::{
-    Device, DeviceInner, Pending, compositor::PublicationDraft, device_context::DeviceContext,
-    device_request::DeviceRequest, draft::Draft,
+    Device, DeviceInner,
+    compositor::PublicationDraft,
+    device_context::DeviceContext,
+    device_request::DeviceRequest,
+    draft::{Draft, Pending},
 };
 use crate::server::sip::inbound_request::InboundRequest;
 use busyhour::clock::Instant;

@@ -2,8 +2,10 @@
 //! device's registrations.
 
 use super::{
-    Device, DeviceInner, Pending, device_context::DeviceContext, device_request::DeviceRequest,
-    draft::Draft,
+    Device, DeviceInner,
+    device_context::DeviceContext,
+    device_request::DeviceRequest,
+    draft::{Draft, Pending},
 };
 use crate::server::change::record::RegistrationEvent;
 use busyhour::{
