@@ -78,7 +78,7 @@ struct Inner {
     resolved: Option<Box<ResolvedList>>,
     expiry_timer: ExpiryTimer,
     /// The connection by whose end it is found.
-    connection: Option<Flow>,
+    connection: Option<Box<Flow>>,
     /// The node by whose path it is found.
     unheard_at: Option<u16>,
     /// Its row in the store, as it was last written.

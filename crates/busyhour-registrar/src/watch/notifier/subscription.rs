@@ -53,7 +53,8 @@ pub struct Subscription {
     next_change_at: Instant,
     /// The watcher is told something then in any case.
     tell_again_at: Option<Instant>,
-    outstanding: Option<Outstanding>,
+    /// Boxed, since most watchers wait for nothing.
+    outstanding: Option<Box<Outstanding>>,
     /// NOTIFYs were told anew, and none is answered.
     silence: Option<WatcherSilence>,
     /// When to try again after there was no buffer, or no room on the way.
@@ -622,7 +623,7 @@ impl Subscription {
             self.is_heard,
             now,
         );
-        self.outstanding = Some(outstanding);
+        self.outstanding = Some(outstanding.into());
         let is_again = false;
         Ok(Some(Transmission { datagram, is_again }))
     }

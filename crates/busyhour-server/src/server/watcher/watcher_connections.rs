@@ -68,8 +68,9 @@ impl Watcher {
         let subscription = &state.subscription;
         let now = WatcherConnections::of(subscription.dialog().flow());
         let now = now.filter(|_| !subscription.is_cut() && !state.is_over);
-        let before = std::mem::replace(&mut state.connection, now);
+        let before = state.connection.as_deref().copied();
         if before != now {
+            state.connection = now.map(Box::new);
             let connections = &context.watchers.connections.watchers;
             before.inspect(|flow| connections.leave(*flow, self));
             now.inspect(|flow| connections.enter(*flow, self));
@@ -78,12 +79,12 @@ impl Watcher {
 
     pub(super) fn leave_connection(&self, context: &WatcherContext, state: &mut Inner) {
         if let Some(flow) = state.connection.take() {
-            context.watchers.connections.watchers.leave(flow, self);
+            context.watchers.connections.watchers.leave(*flow, self);
         }
     }
 
     pub(super) fn connection(self: &Arc<Self>) -> Option<Flow> {
-        self.lock().connection
+        self.lock().connection.as_deref().copied()
     }
 }
 
