@@ -500,7 +500,7 @@ pub struct ListStats {
     pub loops: u64,
     /// Different lists with a subscription, those that a SUBSCRIBE has brought included.
     pub watched_count: u64,
-    /// Different resources on these.
+    /// Different resources that are watched, alone or on these.
     pub resource_count: u64,
     /// Resources that subscriptions to lists watch, each as often as it is watched.
     pub lamp_count: u64,

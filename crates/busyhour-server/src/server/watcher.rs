@@ -21,8 +21,10 @@ mod watcher_listing;
 pub(super) mod view;
 
 use self::{
+    list_feeds::FeedKey,
     list_hub::ListHub,
     list_watching::{ChangedPlaces, ResolvedList},
+    resource_feed::ResourceFeed,
     resource_index::ResourceHash,
     watcher_context::WatcherContext,
     watcher_infos::WatcherInfoPlace,
@@ -42,14 +44,14 @@ use busyhour::{
 };
 use busyhour_registrar::{
     EndedBinding, Refusal,
-    watch::{
-        DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, State, Subscribe,
-        Subscription, WatcherInfo,
-    },
+    watch::{End, Package, RegistrationState, State, Subscribe, Subscription, WatcherInfo},
 };
 use busyhour_sip::{Flow, Message};
 use std::{
-    sync::{Arc, Mutex, MutexGuard, Weak, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, MutexGuard, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -67,6 +69,8 @@ pub(super) struct Watcher {
     context: Weak<WatcherContext>,
     /// Resources of its list that it is charged for.
     lamps: AtomicU64,
+    /// A turn that reads the state of its resource is on its way.
+    is_look_due: AtomicBool,
     changed: Mutex<ChangedPlaces>,
     state: Mutex<Inner>,
 }
@@ -105,15 +109,10 @@ struct SubscriptionRow {
     is_counted_otherwise: bool,
 }
 
-/// The subscription on the bus that delivers the states, or a list that has many of them.
-/// Dropping it ends it.
+/// Where the states come from: what the watchers of a resource share, a subscription on the bus, or a list that has many
+/// resources. Dropping it ends it.
 enum StateSubscription {
-    Device(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<DeviceState>),
-    Mailbox(
-        Name,
-        #[expect(dead_code, reason = "held for its drop")] bus::Subscription<Mailbox>,
-    ),
-    Extension(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<ExtensionState>),
+    Resource(Arc<ResourceFeed>),
     Registration(
         #[expect(dead_code, reason = "held for its drop")] bus::Subscription<RegistrationState>,
     ),
@@ -141,6 +140,7 @@ impl Watcher {
             serializer: context.watchers.kind.ephemeral(),
             context: Arc::downgrade(context),
             lamps: AtomicU64::new(0),
+            is_look_due: AtomicBool::new(false),
             changed: Mutex::default(),
             state: Mutex::new(Inner {
                 subscription,
@@ -260,21 +260,18 @@ impl Watcher {
             return self.start_list(context);
         }
         let feed = self.feed(context, &device, package);
-        // A hint that came or went in between did not see this feed.
-        let account = context.accounts.account_of(&device);
-        let is_extension = context.hints.contain(account);
-        if matches!(feed, StateSubscription::Device(_)) && is_extension
-            || matches!(feed, StateSubscription::Extension(_)) && !is_extension
-        {
-            self.push_end(End::Deactivated);
-        }
+        let is_told_to_look = matches!(feed, StateSubscription::Resource(_));
         let mut state = self.lock();
         match state.is_over {
             false => {
                 state.feed = Some(feed);
                 self.list(context, &state);
                 drop(state);
+                if is_told_to_look {
+                    self.push_look();
+                }
                 // A list that came before did not end it.
+                let account = context.accounts.account_of(&device);
                 if context.lists.snapshot().contains_key(account) {
                     self.end_for_list();
                 }
@@ -284,9 +281,32 @@ impl Watcher {
             }
             true => {
                 drop(state);
-                drop(feed);
+                self.leave_feed(Some(feed));
             }
         }
+    }
+
+    /// What it watches may have another state. One turn takes all that has changed until it runs.
+    fn push_look(self: &Arc<Self>) {
+        if self.is_look_due.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let watcher = self.clone();
+        let look = move || {
+            // What changes from here on has a turn of its own.
+            watcher.is_look_due.swap(false, Ordering::AcqRel);
+            watcher.with(|context, state| {
+                if let Some(StateSubscription::Resource(feed)) = &state.feed {
+                    let found = context.state_of(feed.key());
+                    let replaced = state.subscription.state_is(found);
+                    context.watchers.counters.conflated.add(u64::from(replaced));
+                }
+            });
+        };
+        // Refused only when the server ends.
+        let _ = self
+            .serializer
+            .execute_unbounded(Task::labelled(&"state", look));
     }
 
     fn feed(
@@ -296,28 +316,10 @@ impl Watcher {
         package: Package,
     ) -> StateSubscription {
         match package {
-            Package::Presence | Package::Dialog
-                if context.hints.contain(context.accounts.account_of(device)) =>
-            {
-                let extension = Name::new(context.accounts.account_of(device));
-                let topic = context.hints.topic();
-                StateSubscription::Extension(self.listen(topic, extension, State::Extension))
-            }
-            Package::Presence | Package::Dialog => {
-                let listen = || {
-                    self.listen(
-                        &context.devices.topics.states,
-                        device.clone(),
-                        State::Device,
-                    )
-                };
-                StateSubscription::Device(context.devices.subscribe_with_snapshot(device, listen))
-            }
-            Package::MessageSummary => {
-                let mailbox = context.mailboxes.of(context.accounts.account_of(device));
-                let topic = context.mailboxes.topic();
-                let feed = self.listen(topic, mailbox.clone(), State::Mailbox);
-                StateSubscription::Mailbox(mailbox, feed)
+            Package::Presence | Package::Dialog | Package::MessageSummary => {
+                let feed = ResourceFeed::open(context, &context.feed_key(package, device));
+                feed.tell_watcher(self);
+                StateSubscription::Resource(feed)
             }
             Package::Registration => {
                 let feed = context
@@ -435,11 +437,10 @@ impl Watcher {
         inbound: &InboundRequest,
         span: &mut RequestSpan,
     ) -> Result<(), Refusal> {
-        if let Some(StateSubscription::Mailbox(mailbox, _)) = &state.feed
-            && *mailbox
-                != context
-                    .mailboxes
-                    .of(context.accounts.account_of(state.subscription.device()))
+        let account = context.accounts.account_of(state.subscription.device());
+        if let Some(StateSubscription::Resource(feed)) = &state.feed
+            && let FeedKey::Mailbox(mailbox) = feed.key()
+            && *mailbox != context.mailboxes.of(account)
         {
             // The account has another mailbox now: a new subscription receives that
             // one.

@@ -7,7 +7,6 @@ use super::{
     watcher_context::WatcherContext,
 };
 use busyhour::{
-    bus::Name,
     serializer::Serializer,
     task::{Executor, Task},
 };
@@ -153,21 +152,7 @@ impl ResourceStates for ListHub {
     fn state(&self, place: usize) -> Option<State> {
         let context = self.context.upgrade()?;
         let resource = &self.key.list.resources.get(place)?.resource;
-        let user = context.accounts.account_of(resource);
-        if self.key.package == Package::MessageSummary {
-            let mailbox = context.mailboxes.get(&context.mailboxes.of(user));
-            return mailbox.map(State::Mailbox);
-        }
-        let extension = context.hints.topic().get(&Name::new(user));
-        let device = || {
-            context
-                .devices
-                .topics
-                .states
-                .get(resource)
-                .map(State::Device)
-        };
-        extension.map(State::Extension).or_else(device)
+        context.state_of(&context.feed_key(self.key.package, resource))
     }
 }
 

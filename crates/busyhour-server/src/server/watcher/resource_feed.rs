@@ -1,8 +1,8 @@
-//! One resource of lists: it listens to the bus, and passes on that the state has changed. The
+//! One resource that is watched, alone or on lists: it listens to the bus, and passes on that the state has changed. The
 //! state itself is read where it is told.
 
 use super::{
-    StateSubscription,
+    Watcher,
     list_feeds::{FeedKey, ListFeeds},
     list_hub::ListHub,
     watcher_context::WatcherContext,
@@ -13,16 +13,36 @@ use busyhour::{
     serializer::Serializer,
     task::{Executor, Task},
 };
-use std::sync::{Arc, Mutex, Weak};
+use busyhour_registrar::watch::{DeviceState, ExtensionState, Mailbox};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, Weak},
+};
 
-/// A resource, and the lists that have it.
+/// A resource, who watches it, and the lists that have it. A subscription on the bus takes a kilobyte, so the watchers of a
+/// resource share one.
 pub(in crate::server) struct ResourceFeed {
     key: FeedKey,
     feeds: Weak<ListFeeds>,
     context: Weak<WatcherContext>,
     serializer: Serializer,
-    followers: Mutex<Vec<Follower>>,
-    subscription: Mutex<Option<StateSubscription>>,
+    followers: Mutex<Followers>,
+    subscription: Mutex<Option<BusSubscription>>,
+}
+
+/// Whom the feed tells.
+#[derive(Default)]
+struct Followers {
+    lists: Vec<Follower>,
+    /// By their numbers: there may be many, of which one ends.
+    watchers: BTreeMap<u64, Weak<Watcher>>,
+}
+
+/// The subscription on the bus. Dropping it ends it.
+enum BusSubscription {
+    Device(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<DeviceState>),
+    Mailbox(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<Mailbox>),
+    Extension(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<ExtensionState>),
 }
 
 /// A list, and the place of the resource in it.
@@ -50,18 +70,33 @@ impl ResourceFeed {
         feed
     }
 
+    pub(super) fn key(&self) -> &FeedKey {
+        &self.key
+    }
+
+    /// A watcher is told from now on that the state may have changed; what it is now it has to read itself.
+    pub(super) fn tell_watcher(&self, watcher: &Arc<Watcher>) {
+        let weak = Arc::downgrade(watcher);
+        lock(&self.followers).watchers.insert(watcher.number, weak);
+    }
+
+    /// The watcher has ended.
+    pub(super) fn leave_watcher(&self, watcher: &Watcher) {
+        lock(&self.followers).watchers.remove(&watcher.number);
+    }
+
     /// A list has this resource at this place from now on.
     pub(super) fn follow(&self, hub: &Arc<ListHub>, place: u32) {
         let hub = Arc::downgrade(hub);
-        lock(&self.followers).push(Follower { hub, place });
+        lock(&self.followers).lists.push(Follower { hub, place });
     }
 
     /// A list has ended.
     pub(super) fn leave(&self, hub: &Weak<ListHub>) {
-        let mut followers = lock(&self.followers);
-        followers.retain(|follower| !follower.hub.ptr_eq(hub));
-        if followers.capacity() > 4 * followers.len().max(4) {
-            followers.shrink_to_fit();
+        let lists = &mut lock(&self.followers).lists;
+        lists.retain(|follower| !follower.hub.ptr_eq(hub));
+        if lists.capacity() > 4 * lists.len().max(4) {
+            lists.shrink_to_fit();
         }
     }
 
@@ -90,23 +125,22 @@ impl ResourceFeed {
         let _ = self.serializer.execute_unbounded(restart);
     }
 
-    fn subscribe(self: &Arc<Self>, context: &Arc<WatcherContext>) -> StateSubscription {
+    fn subscribe(self: &Arc<Self>, context: &Arc<WatcherContext>) -> BusSubscription {
         match &self.key {
             FeedKey::Line(address)
                 if context.hints.contain(context.accounts.account_of(address)) =>
             {
                 let extension = Name::new(context.accounts.account_of(address));
-                StateSubscription::Extension(self.attach(context.hints.topic(), extension))
+                BusSubscription::Extension(self.attach(context.hints.topic(), extension))
             }
             FeedKey::Line(address) => {
                 let topic = &context.devices.topics.states;
                 let listen = || self.attach(topic, address.clone());
                 let devices = &context.devices;
-                StateSubscription::Device(devices.subscribe_with_snapshot(address, listen))
+                BusSubscription::Device(devices.subscribe_with_snapshot(address, listen))
             }
             FeedKey::Mailbox(mailbox) => {
-                let feed = self.attach(context.mailboxes.topic(), mailbox.clone());
-                StateSubscription::Mailbox(mailbox.clone(), feed)
+                BusSubscription::Mailbox(self.attach(context.mailboxes.topic(), mailbox.clone()))
             }
         }
     }
@@ -120,7 +154,7 @@ impl ResourceFeed {
         // There is one key, and its newest event replaces one that waits, so one place is enough.
         // What was before is read from the topic.
         let subscription = topic.subscribe().key(key).conflate().capacity(1);
-        let subscription = subscription.name("lists").on(&self.serializer);
+        let subscription = subscription.name("watched").on(&self.serializer);
         subscription.start(move |_| {
             if let Some(feed) = feed.upgrade() {
                 feed.tell();
@@ -129,17 +163,30 @@ impl ResourceFeed {
     }
 
     fn tell(&self) {
-        for (hub, place) in self.followers() {
+        for watcher in self.watchers() {
+            watcher.push_look();
+        }
+        for (hub, place) in self.lists() {
             hub.changed(place);
         }
     }
 
+    /// To be dropped under no lock, as what is [listed](Self::lists).
+    fn watchers(&self) -> Vec<Arc<Watcher>> {
+        let followers = lock(&self.followers);
+        followers
+            .watchers
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
     /// The lists that have this resource, and where. To be dropped under no lock: the last one
     /// to let go of a hub ends it.
-    pub(super) fn followers(&self) -> Vec<(Arc<ListHub>, u32)> {
+    pub(super) fn lists(&self) -> Vec<(Arc<ListHub>, u32)> {
         let followers = lock(&self.followers);
         let alive = |follower: &Follower| Some((follower.hub.upgrade()?, follower.place));
-        followers.iter().filter_map(alive).collect()
+        followers.lists.iter().filter_map(alive).collect()
     }
 }
 

@@ -101,8 +101,10 @@ impl Watcher {
 
     /// Under no lock: the feed may be the caller.
     pub(super) fn leave_feed(&self, feed: Option<StateSubscription>) {
-        if let Some(StateSubscription::List(hub)) = &feed {
-            hub.leave(self);
+        match &feed {
+            Some(StateSubscription::List(hub)) => hub.leave(self),
+            Some(StateSubscription::Resource(feed)) => feed.leave_watcher(self),
+            Some(StateSubscription::Registration(_) | StateSubscription::Watchers(..)) | None => {}
         }
     }
 }

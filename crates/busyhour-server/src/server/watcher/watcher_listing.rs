@@ -135,7 +135,7 @@ impl WatcherContext {
         let Some(feed) = self.list_feeds.find_feed(&key) else {
             return watchers;
         };
-        for (hub, _) in feed.followers() {
+        for (hub, _) in feed.lists() {
             if hub.package() == package {
                 watchers.extend(hub.watchers());
             }
@@ -143,7 +143,20 @@ impl WatcherContext {
         watchers
     }
 
-    /// What to listen to for a resource of a list.
+    /// The state of what a feed listens to, if there is one.
+    pub(super) fn state_of(&self, key: &FeedKey) -> Option<State> {
+        let address = match key {
+            FeedKey::Mailbox(mailbox) => return self.mailboxes.get(mailbox).map(State::Mailbox),
+            FeedKey::Line(address) => address,
+        };
+        let user = self.accounts.account_of(address);
+        let is_extension = self.hints.contain(user);
+        let extension = is_extension.then(|| self.hints.topic().get(&Name::new(user)));
+        let device = || self.devices.topics.states.get(address).map(State::Device);
+        extension.flatten().map(State::Extension).or_else(device)
+    }
+
+    /// What to listen to for a resource.
     pub(super) fn feed_key(&self, package: Package, resource: &Name) -> FeedKey {
         match package {
             Package::MessageSummary => {
