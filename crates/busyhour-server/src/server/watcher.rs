@@ -1,7 +1,8 @@
 //! One watcher: its subscription, its feed from the bus, its timer.
 //!
-//! Everything here runs on the watcher's serializer: requests, responses,
-//! states from the bus and the expiry timer, so NOTIFY requests leave in order.
+//! Everything here runs on the watcher's strand: requests, responses, states from the bus and the expiry timer, so NOTIFY
+//! requests leave in order. A strand is a serializer that some watchers share, always the same ones, as devices do: one of its own
+//! takes a quarter of what a watcher takes. No turn waits for anything, so the wait for a strand is short.
 
 pub(super) mod watchers;
 pub(super) mod watcher_context;
@@ -39,7 +40,6 @@ use super::{
 use busyhour::{
     bus::{self, Delivery, Event, Name, SubscriptionBuilder, Topic},
     serializer::Serializer,
-    stats::SerializerStats,
     task::{Executor, Task},
 };
 use busyhour_registrar::{
@@ -50,7 +50,7 @@ use busyhour_sip::{Flow, Message};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -66,6 +66,8 @@ pub(super) struct Watcher {
     /// `None` if nobody may ask who watches what it watches.
     resource_hash: Option<ResourceHash>,
     serializer: Serializer,
+    /// Requests and responses that wait for their turn.
+    queued: AtomicU32,
     context: Weak<WatcherContext>,
     /// Resources of its list that it is charged for.
     lamps: AtomicU64,
@@ -131,13 +133,15 @@ impl Watcher {
         context: &Arc<WatcherContext>,
         subscription: Subscription,
     ) -> Self {
+        let number = context.watchers.next_number();
         Self {
             id,
-            number: context.watchers.next_number(),
+            number,
             tag: tag.into(),
             holder,
             resource_hash: context.watchers.index.hash_of(&subscription),
-            serializer: context.watchers.kind.ephemeral(),
+            serializer: context.watchers.strand(number).clone(),
+            queued: AtomicU32::new(0),
             context: Arc::downgrade(context),
             lamps: AtomicU64::new(0),
             is_look_due: AtomicBool::new(false),
@@ -210,11 +214,6 @@ impl Watcher {
         self.lock().subscription.account().is_some_and(is_it)
     }
 
-    /// What waits for the serializer.
-    pub(super) fn queue_stats(&self) -> SerializerStats {
-        self.serializer.stats()
-    }
-
     /// What it watches and where it is, for people.
     pub(super) fn describe(&self) -> String {
         let state = self.lock();
@@ -232,9 +231,9 @@ impl Watcher {
         )
     }
 
-    /// Requests and responses that wait for the serializer.
+    /// Requests and responses that wait for their turn.
     pub(super) fn queued_len(&self) -> usize {
-        self.serializer.len()
+        self.queued.load(Ordering::Relaxed) as usize
     }
 
     /// Starts the feed: the current state, then every change. The expiry timer is set
@@ -296,17 +295,15 @@ impl Watcher {
             // What changes from here on has a turn of its own.
             watcher.is_look_due.swap(false, Ordering::AcqRel);
             watcher.with(|context, state| {
-                if let Some(StateSubscription::Resource(feed)) = &state.feed {
-                    let found = context.state_of(feed.key());
-                    let replaced = state.subscription.state_is(found);
+                if let Some(StateSubscription::Resource(feed)) = &state.feed
+                    && let Some(known) = feed.state()
+                {
+                    let replaced = state.subscription.state_is(known);
                     context.watchers.counters.conflated.add(u64::from(replaced));
                 }
             });
         };
-        // Refused only when the server ends.
-        let _ = self
-            .serializer
-            .execute_unbounded(Task::labelled(&"state", look));
+        self.push_task(Task::labelled(&"state", look));
     }
 
     fn feed(
@@ -366,20 +363,34 @@ impl Watcher {
         })
     }
 
-    /// Sends a SUBSCRIBE of this dialog to the serializer; `false` when it takes no more.
+    /// Sends a SUBSCRIBE of this dialog to the strand; `false` when it takes no more.
     pub(super) fn push(self: &Arc<Self>, mut inbound: Box<InboundRequest>) -> bool {
-        let watcher = self.clone();
-        self.push_task(Task::labelled(&"SUBSCRIBE", move || {
-            watcher.arrive(&mut inbound);
-        }))
+        self.push_message(&"SUBSCRIBE", move |watcher| watcher.arrive(&mut inbound))
     }
 
-    /// Sends the result of a NOTIFY to the serializer; `false` when it takes no more.
+    /// Sends the result of a NOTIFY to the strand; `false` when it takes no more.
     pub(super) fn push_answer(self: &Arc<Self>, cseq: u32, status: u16) -> bool {
+        self.push_message(&"answer to a NOTIFY", move |watcher| {
+            watcher.answered(cseq, status)
+        })
+    }
+
+    fn push_message(
+        self: &Arc<Self>,
+        label: &'static &'static str,
+        take_in: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) -> bool {
         let watcher = self.clone();
-        self.push_task(Task::labelled(&"answer to a NOTIFY", move || {
-            watcher.answered(cseq, status);
-        }))
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        let task = Task::labelled(label, move || {
+            watcher.queued.fetch_sub(1, Ordering::Relaxed);
+            take_in(&watcher);
+        });
+        let is_pushed = self.serializer.execute(task).is_ok();
+        if !is_pushed {
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_pushed
     }
 
     fn push_state(self: &Arc<Self>, told: State) {
@@ -389,13 +400,13 @@ impl Watcher {
                 state.subscription.state_is(Some(told));
             });
         };
-        // One that takes no more is shut down already.
         self.push_task(Task::labelled(&"state", tell));
     }
 
-    /// `false` when it takes no more.
-    fn push_task(&self, task: Task) -> bool {
-        self.serializer.execute(task).is_ok()
+    /// What must not be lost, however much waits for the strand.
+    fn push_task(&self, task: Task) {
+        // Refused only when the server ends.
+        let _ = self.serializer.execute_unbounded(task);
     }
 
     fn hear<E: Event<Key = Name>>(

@@ -152,7 +152,10 @@ impl ResourceStates for ListHub {
     fn state(&self, place: usize) -> Option<State> {
         let context = self.context.upgrade()?;
         let resource = &self.key.list.resources.get(place)?.resource;
-        context.state_of(&context.feed_key(self.key.package, resource))
+        let key = context.feed_key(self.key.package, resource);
+        let feed = context.list_feeds.find_feed(&key);
+        let known = feed.and_then(|feed| feed.state());
+        known.unwrap_or_else(|| context.state_of(&key))
     }
 }
 

@@ -1,5 +1,7 @@
-//! One resource that is watched, alone or on lists: it listens to the bus, and passes on that the state has changed. The
-//! state itself is read where it is told.
+//! One resource that is watched, alone or on lists: it listens to the bus, keeps the last state that it was delivered, and
+//! passes on that this is another one. The state itself is read where it is told, from here and not from the topic: a
+//! subscription may be delivered an event a moment before a lookup in the topic finds it, and who had looked in between would
+//! never learn of it.
 
 use super::{
     Watcher,
@@ -9,11 +11,11 @@ use super::{
 };
 use crate::lock::lock;
 use busyhour::{
-    bus::{self, Event, Name, Topic},
+    bus::{self, Delivery, Event, Name, Topic},
     serializer::Serializer,
     task::{Executor, Task},
 };
-use busyhour_registrar::watch::{DeviceState, ExtensionState, Mailbox};
+use busyhour_registrar::watch::{DeviceState, ExtensionState, Mailbox, State};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, Weak},
@@ -27,7 +29,19 @@ pub(in crate::server) struct ResourceFeed {
     context: Weak<WatcherContext>,
     serializer: Serializer,
     followers: Mutex<Followers>,
+    known: Mutex<Known>,
     subscription: Mutex<Option<BusSubscription>>,
+}
+
+/// What the feed was delivered.
+#[derive(Default)]
+struct Known {
+    /// Counts the subscriptions: what an earlier one still delivers is no news.
+    turn: u64,
+    /// This subscription has delivered a state; before, it is one of an earlier subscription.
+    is_heard: bool,
+    /// The state, or that there is none; nothing before the first delivery.
+    state: Option<Option<State>>,
 }
 
 /// Whom the feed tells.
@@ -62,6 +76,7 @@ impl ResourceFeed {
                 context: Arc::downgrade(context),
                 serializer,
                 followers: Mutex::default(),
+                known: Mutex::default(),
                 subscription: Mutex::default(),
             })
         };
@@ -78,6 +93,11 @@ impl ResourceFeed {
     pub(super) fn tell_watcher(&self, watcher: &Arc<Watcher>) {
         let weak = Arc::downgrade(watcher);
         lock(&self.followers).watchers.insert(watcher.number, weak);
+    }
+
+    /// The last state, or that there is none; `None` before that is known.
+    pub(super) fn state(&self) -> Option<Option<State>> {
+        lock(&self.known).state.clone()
     }
 
     /// The watcher has ended.
@@ -119,7 +139,6 @@ impl ResourceFeed {
             let new = feed.subscribe(&context);
             let old = lock(&feed.subscription).replace(new);
             drop(old);
-            feed.tell();
         });
         // Refused only when the server ends.
         let _ = self.serializer.execute_unbounded(restart);
@@ -131,16 +150,18 @@ impl ResourceFeed {
                 if context.hints.contain(context.accounts.account_of(address)) =>
             {
                 let extension = Name::new(context.accounts.account_of(address));
-                BusSubscription::Extension(self.attach(context.hints.topic(), extension))
+                let topic = context.hints.topic();
+                BusSubscription::Extension(self.attach(topic, extension, State::Extension))
             }
             FeedKey::Line(address) => {
                 let topic = &context.devices.topics.states;
-                let listen = || self.attach(topic, address.clone());
+                let listen = || self.attach(topic, address.clone(), State::Device);
                 let devices = &context.devices;
                 BusSubscription::Device(devices.subscribe_with_snapshot(address, listen))
             }
             FeedKey::Mailbox(mailbox) => {
-                BusSubscription::Mailbox(self.attach(context.mailboxes.topic(), mailbox.clone()))
+                let topic = context.mailboxes.topic();
+                BusSubscription::Mailbox(self.attach(topic, mailbox.clone(), State::Mailbox))
             }
         }
     }
@@ -149,17 +170,52 @@ impl ResourceFeed {
         self: &Arc<Self>,
         topic: &Topic<E>,
         key: Name,
+        wrap: fn(E) -> State,
     ) -> bus::Subscription<E> {
+        let turn = {
+            let mut known = lock(&self.known);
+            (known.turn, known.is_heard) = (known.turn + 1, false);
+            known.turn
+        };
         let feed = Arc::downgrade(self);
-        // There is one key, and its newest event replaces one that waits, so one place is enough.
-        // What was before is read from the topic.
-        let subscription = topic.subscribe().key(key).conflate().capacity(1);
-        let subscription = subscription.name("watched").on(&self.serializer);
-        subscription.start(move |_| {
-            if let Some(feed) = feed.upgrade() {
-                feed.tell();
-            }
+        // There is one key, whose newest event replaces one that waits, so one place is enough.
+        let subscription = topic.subscribe().key(key).replay().conflate().capacity(1);
+        let subscription = subscription.name(self.describe()).on(&self.serializer);
+        subscription.start(move |delivery| {
+            let Some(feed) = feed.upgrade() else { return };
+            let state = match delivery {
+                Delivery::Event(event, _) => Some(wrap(event.clone())),
+                Delivery::Removed(..) => None,
+                Delivery::Replayed => return feed.nothing_more_is_known(turn),
+                // The cache brings what was lost.
+                Delivery::Lost(_) => return,
+            };
+            feed.learn(turn, state);
         })
+    }
+
+    /// What it listens to, for people.
+    fn describe(&self) -> String {
+        match &self.key {
+            FeedKey::Line(address) => format!("state of {address}"),
+            FeedKey::Mailbox(mailbox) => format!("mailbox {mailbox}"),
+        }
+    }
+
+    fn learn(&self, turn: u64, state: Option<State>) {
+        let mut known = lock(&self.known);
+        if known.turn == turn {
+            (known.is_heard, known.state) = (true, Some(state));
+            drop(known);
+            self.tell();
+        }
+    }
+
+    /// The replay is over: what was not in it does not exist.
+    fn nothing_more_is_known(&self, turn: u64) {
+        if !lock(&self.known).is_heard {
+            self.learn(turn, None);
+        }
     }
 
     fn tell(&self) {

@@ -80,7 +80,6 @@ impl Watcher {
         let ask = move || {
             watcher.with(|context, state| state.subscription.asked_again(context.clock.now()));
         };
-        // One that takes no more is shut down already.
         self.push_task(Task::labelled(&"SUBSCRIBE again", ask));
     }
 
@@ -90,7 +89,6 @@ impl Watcher {
         let tell = move || {
             watcher.with(|context, state| state.subscription.way_is_open(context.clock.now()));
         };
-        // One that has so much waiting is told with that.
         self.push_task(Task::labelled(&"way is open", tell));
     }
 
@@ -156,7 +154,7 @@ mod tests {
         let watcher = watcher(&core, &runtime, Transport::Tcp);
         let open = || {
             (0..Watchers::PARTS).for_each(|part| core.watchers.way_is_open(part));
-            let queued = watcher.queued_len();
+            let queued = watcher.serializer.len();
             let simulation = runtime.simulation().expect("it is one");
             simulation.run_for(Duration::from_millis(1));
             (queued, core.watchers.stats().notified)

@@ -14,7 +14,6 @@ impl Watcher {
     /// Ends the subscription with a last NOTIFY.
     pub(in crate::server) fn push_end(self: &Arc<Self>, end: End) {
         let watcher = self.clone();
-        // One that takes no more is shut down already.
         self.push_task(Task::labelled(&"end of a subscription", move || {
             watcher.with(|context, state| state.subscription.end(end, context.clock.now()));
         }));

@@ -17,7 +17,7 @@ use crate::server::{
         serializer_kind::{KindOptions, SerializerKind},
     },
 };
-use busyhour::{bus::Name, runtime::Runtime};
+use busyhour::{bus::Name, runtime::Runtime, serializer::Serializer};
 use busyhour_cluster::{PARTITION_COUNT, Partition};
 use busyhour_registrar::{
     Domains, Refusal,
@@ -35,6 +35,7 @@ use std::{
 /// The table of watchers, in shards with a lock each.
 pub(in crate::server) struct Watchers {
     pub(in crate::server) kind: SerializerKind,
+    strands: Box<[Serializer]>,
     pub(in crate::server) counters: WatchCounters,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
@@ -78,6 +79,7 @@ impl Watchers {
             counters: WatchCounters::default(),
             notifies,
             infos: WatcherInfos::new(runtime, &kind, secrets.seed("watcher infos")),
+            strands: (0..STRANDS).map(|_| kind.ephemeral()).collect(),
             kind,
             index: ResourceIndex::new(secrets.seed("watched resources")),
             connections: WatcherConnections::new(secrets.seed("connections of watchers")),
@@ -109,13 +111,18 @@ impl Watchers {
         &self.notifies
     }
 
-    /// What waits for the watchers' serializers.
+    /// The strand of the watcher with this number.
+    pub(super) fn strand(&self, number: u64) -> &Serializer {
+        &self.strands[number as usize % self.strands.len()]
+    }
+
+    /// What waits for the watchers' strands.
     pub(in crate::server) fn queues(&self) -> SerializerListing {
-        let mut watchers = self.kind.listing();
-        for watcher in self.all() {
-            watchers.add(watcher.queue_stats(), || watcher.describe());
+        let mut listing = self.kind.listing();
+        for (place, strand) in self.strands.iter().enumerate() {
+            listing.add(strand.stats(), || format!("part {place}"));
         }
-        watchers
+        listing
     }
 
     /// An id that no watcher had before, and the tag of that watcher.
@@ -373,11 +380,13 @@ impl WatcherRow {
 }
 
 const SHARDS: usize = 64;
-/// Half of what one watcher may have waiting by default.
+/// Many more than threads, so that two watchers at work seldom share one.
+const STRANDS: usize = 1024;
+/// Twice what one watcher may have waiting by default.
 const OPTIONS: KindOptions = KindOptions {
     name: "watcher",
-    low: 2,
-    high: 16,
+    low: 4,
+    high: 64,
     unlabelled: "events or its timer",
 };
 
