@@ -1,15 +1,15 @@
-//! The resources that lists have, each with one subscription on the bus, whoever watches how
-//! many lists of it.
+//! The resources that are watched, alone or on lists, each with one subscription on the bus, whoever watches it.
 //!
 //! From a resource to the lamps that show it:
 //!
 //! ```text
-//! topic ─► ResourceFeed ─► each ListHub that has the resource ─► its watchers
+//! topic ─► ResourceFeed ─┬─► its watchers
+//!                        └─► each ListHub that has the resource ─► its watchers
 //! ```
 //!
 //! A hub is a list with what its watchers share: watchers of equal lists have one hub. So a
 //! change costs what the lists are that have the resource, and their watchers: not what is on
-//! these lists. This table holds feeds and hubs weakly: a watcher owns its hub, and a hub its
+//! these lists. This table holds feeds and hubs weakly: a watcher owns its feed or its hub, and a hub its
 //! feeds.
 
 use super::{list_hub::ListHub, resource_feed::ResourceFeed};

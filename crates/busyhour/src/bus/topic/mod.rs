@@ -358,6 +358,9 @@ impl<E: Event> Topic<E> {
 
     /// The last event of the key. Takes no lock and blocks no publisher.
     ///
+    /// A subscription may be delivered an event a moment before this finds it. So a subscriber takes the event from the
+    /// delivery: if it looks it up instead, it may find the one before, and hears of no other one.
+    ///
     /// The key is of the event's own key type, and not of one that can be borrowed from it as for a
     /// `HashMap`: for keys of the type `String` that is `get(&"alice".to_owned())`. A
     /// [`Name`](crate::bus::Name) is a string that costs nothing to clone.
