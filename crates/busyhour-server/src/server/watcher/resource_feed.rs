@@ -29,13 +29,13 @@ pub(in crate::server) struct ResourceFeed {
     context: Weak<WatcherContext>,
     serializer: Serializer,
     followers: Mutex<Followers>,
-    known: Mutex<Known>,
+    known: Mutex<DeliveredState>,
     subscription: Mutex<Option<BusSubscription>>,
 }
 
 /// What the feed was delivered.
 #[derive(Default)]
-struct Known {
+struct DeliveredState {
     /// Counts the subscriptions: what an earlier one still delivers is no news.
     turn: u64,
     /// This subscription has delivered a state; before, it is one of an earlier subscription.
