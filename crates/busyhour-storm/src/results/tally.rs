@@ -176,7 +176,8 @@ const NO_PASSWORD: &str = "\nthe server asks for passwords: start one for load t
     `busyhour serve --sip-auth open`, or give accounts that it has: --auth USER:PASSWORD";
 const UNKNOWN_ACCOUNTS: &str = "\nthe server refuses these accounts: its configuration needs an \
     [[account_range]] for them (`busyhour serve --print-config` shows one), or start a server for \
-    load tests with `busyhour serve --sip-auth open`";
+    load tests with `busyhour serve --sip-auth open`; if it has them, the contacts of an earlier \
+    storm may be too many, and its log says so";
 
 #[cfg(test)]
 mod tests {
