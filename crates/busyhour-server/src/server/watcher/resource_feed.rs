@@ -18,7 +18,10 @@ use busyhour::{
 use busyhour_registrar::watch::{DeviceState, ExtensionState, Mailbox, State};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, Weak},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// A resource, who watches it, and the lists that have it. A subscription on the bus takes a kilobyte, so the watchers of a
@@ -30,6 +33,8 @@ pub(in crate::server) struct ResourceFeed {
     serializer: Serializer,
     followers: Mutex<Followers>,
     known: Mutex<DeliveredState>,
+    /// A turn that tells is on its way.
+    is_turn_pushed: AtomicBool,
     subscription: Mutex<Option<BusSubscription>>,
 }
 
@@ -77,6 +82,7 @@ impl ResourceFeed {
                 serializer,
                 followers: Mutex::default(),
                 known: Mutex::default(),
+                is_turn_pushed: AtomicBool::new(false),
                 subscription: Mutex::default(),
             })
         };
@@ -180,8 +186,8 @@ impl ResourceFeed {
         let feed = Arc::downgrade(self);
         // There is one key, whose newest event replaces one that waits, so one place is enough.
         let subscription = topic.subscribe().key(key).replay().conflate().capacity(1);
-        let subscription = subscription.name(self.describe()).on(&self.serializer);
-        subscription.start(move |delivery| {
+        // Without an executor, so that a watcher is told after one wait for a worker and not after two.
+        subscription.name(self.describe()).start(move |delivery| {
             let Some(feed) = feed.upgrade() else { return };
             let state = match delivery {
                 Delivery::Event(event, _) => Some(wrap(event.clone())),
@@ -202,20 +208,38 @@ impl ResourceFeed {
         }
     }
 
-    fn learn(&self, turn: u64, state: Option<State>) {
+    fn learn(self: &Arc<Self>, turn: u64, state: Option<State>) {
         let mut known = lock(&self.known);
         if known.turn == turn {
             (known.is_heard, known.state) = (true, Some(state));
             drop(known);
-            self.tell();
+            self.tell_soon();
         }
     }
 
     /// The replay is over: what was not in it does not exist.
-    fn nothing_more_is_known(&self, turn: u64) {
+    fn nothing_more_is_known(self: &Arc<Self>, turn: u64) {
         if !lock(&self.known).is_heard {
             self.learn(turn, None);
         }
+    }
+
+    /// Tells few on the thread that publishes, which may hold the lock of a device, and many in a turn of their own.
+    fn tell_soon(self: &Arc<Self>) {
+        if lock(&self.followers).are_few() {
+            return self.tell();
+        }
+        if self.is_turn_pushed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let feed = self.clone();
+        let tell = Task::labelled(&"to many watchers", move || {
+            // What changes from here on has a turn of its own.
+            feed.is_turn_pushed.swap(false, Ordering::AcqRel);
+            feed.tell();
+        });
+        // Refused only when the server ends.
+        let _ = self.serializer.execute_unbounded(tell);
     }
 
     fn tell(&self) {
@@ -246,6 +270,12 @@ impl ResourceFeed {
     }
 }
 
+impl Followers {
+    fn are_few(&self) -> bool {
+        self.lists.len() + self.watchers.len() <= FEW
+    }
+}
+
 impl Drop for ResourceFeed {
     fn drop(&mut self) {
         if let Some(feeds) = self.feeds.upgrade() {
@@ -253,3 +283,6 @@ impl Drop for ResourceFeed {
         }
     }
 }
+
+/// To tell so many takes two microseconds.
+const FEW: usize = 16;
