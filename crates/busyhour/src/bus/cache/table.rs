@@ -7,6 +7,7 @@
 
 mod entry;
 mod slots;
+mod tags;
 mod tombstones;
 mod unread;
 mod writer;
@@ -219,7 +220,13 @@ impl<E: Event> CacheTable<E> {
     #[inline]
     pub(in crate::bus) fn get(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<E> {
         let wanted = |event: &E| (event.key() == key).then(|| event.clone());
-        for cells in self.pinned_slots(pin).probe_entries(hash) {
+        let slots = self.pinned_slots(pin);
+        if let Some((_, slot)) = slots.probable(hash)
+            && let EntryProbe::Found(Some(event)) = slot.cells.probe(hash, pin, wanted)
+        {
+            return Some(event);
+        }
+        for cells in slots.probe_entries(hash) {
             match cells.probe(hash, pin, wanted) {
                 EntryProbe::End => return None,
                 EntryProbe::Found(Some(event)) => return Some(event),
@@ -446,6 +453,7 @@ impl<E: Event> CacheTable<E> {
             unreachable!("a table is never full");
         };
         writer.vacated_count -= usize::from(slot.word().kind() == SlotKind::Vacated);
+        slots.set_tag(index, hash);
         writer.live_count += 1;
         slot.fill(hash, writer.version, event);
         index
@@ -580,6 +588,7 @@ mod tests {
     use super::*;
     use crate::bus::cache::pinned;
     use proptest::{collection::vec, prelude::*};
+    use std::collections::HashSet;
 
     #[derive(Clone)]
     struct Number(u64);
@@ -612,16 +621,33 @@ mod tests {
     struct Model {
         table: CacheTable<Number>,
         writer: CacheWriter<Number>,
+        hash: fn(u64) -> u64,
         /// The version at which the laggard began to lag.
         since: u64,
     }
 
     impl Model {
+        fn new(hash: fn(u64) -> u64) -> Self {
+            let (table, writer) = CacheTable::new();
+            let since = 0;
+            Self {
+                table,
+                writer,
+                hash,
+                since,
+            }
+        }
+
         fn place(&self, key: u64) -> Option<SlotPosition> {
-            let mut seen = Seen::NOTHING;
-            pinned(|pin| self.table.look(key, &key, pin, &mut seen));
-            let place = self.table.place(&self.writer, key, &seen);
+            let (mut seen, hash) = (Seen::NOTHING, (self.hash)(key));
+            pinned(|pin| self.table.look(hash, &key, pin, &mut seen));
+            let place = self.table.place(&self.writer, hash, &seen);
             place.expect("nobody else writes")
+        }
+
+        fn get(&self, key: u64) -> Option<u64> {
+            let found = pinned(|pin| self.table.get((self.hash)(key), &key, pin));
+            found.map(|event| event.0)
         }
 
         fn step(&mut self, step: &Step) {
@@ -630,7 +656,8 @@ mod tests {
                     let (place, event) = (self.place(key), SharedEvent::new(Number(key)));
                     let (since, mut copy) = (self.since, EventCopy::NONE);
                     let event = (event, &mut copy);
-                    (self.table).put(&mut self.writer, (key, place), event, since);
+                    let key = ((self.hash)(key), place);
+                    (self.table).put(&mut self.writer, key, event, since);
                 }
                 Step::Remove(key) => {
                     let place = self.place(key).filter(SlotPosition::is_live);
@@ -660,8 +687,7 @@ mod tests {
         fn noted_changes_are_those_that_a_look_at_every_slot_finds(
             steps in vec(step(), 1..300),
         ) {
-            let (table, writer) = CacheTable::new();
-            let mut model = Model { table, writer, since: 0 };
+            let mut model = Model::new(|key| key);
             for step in &steps {
                 model.step(step);
                 let since = model.since;
@@ -673,14 +699,51 @@ mod tests {
         }
     }
 
+    /// Each slot is searched from, few tags are different, and the keys around the end of the array
+    /// have slots at its begin.
+    fn crowded(key: u64) -> u64 {
+        ((key % 5) << 56) | (key / 3 * 2)
+    }
+
+    fn scattered(key: u64) -> u64 {
+        key.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32)
+    }
+
+    #[test]
+    fn a_lookup_finds_what_is_there_in_arrays_with_tags_and_without() {
+        for hash in [crowded, scattered] {
+            let (mut model, mut oracle) = (Model::new(hash), HashSet::new());
+            let mut lens = HashSet::new();
+            for number in 0..9_000_u64 {
+                // Grows beyond the largest array with tags, while one of three keys is removed.
+                let key = number * 7_919 % 9_000;
+                model.step(&Step::Put(key));
+                oracle.insert(key);
+                if number % 3 == 0 {
+                    model.step(&Step::Remove(number / 2));
+                    oracle.remove(&(number / 2));
+                }
+                for key in [key, number / 2, number] {
+                    assert_eq!(model.get(key).is_some(), oracle.contains(&key), "{key}");
+                }
+                let len = model.table.writer_slots(&model.writer).len();
+                if lens.insert(len) {
+                    for key in 0..9_000 {
+                        assert_eq!(model.get(key), oracle.get(&key).copied(), "{key} of {len}");
+                    }
+                }
+            }
+            assert!(
+                [8, 512, 1024, 4096, 8192]
+                    .iter()
+                    .all(|len| lens.contains(len))
+            );
+        }
+    }
+
     #[test]
     fn a_laggard_that_has_missed_little_is_brought_up_to_date_by_what_is_noted() {
-        let (table, writer) = CacheTable::new();
-        let mut model = Model {
-            table,
-            writer,
-            since: 0,
-        };
+        let mut model = Model::new(|key| key);
         for key in 0..1_000 {
             model.step(&Step::Put(key));
         }
