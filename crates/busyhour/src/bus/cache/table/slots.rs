@@ -194,10 +194,10 @@ impl<'a, E: Event> CacheSlots<'a, E> {
         }
     }
 
-    /// The slot that is probably that of a key with this hash, by the tags. It may be another
-    /// key's, and a key may have a slot of which no tag tells.
+    /// The entry that is probably that of a key with this hash, by the tags. It may be another
+    /// key's, and a key may have an entry of which no tag tells.
     #[inline(always)]
-    pub(super) fn probable(self, hash: u64) -> Option<(usize, CacheSlot<'a, E>)> {
+    pub(super) fn probable(self, hash: u64) -> Option<EntryCells<'a, E>> {
         if !self.are_tagged() {
             return None;
         }
@@ -208,7 +208,7 @@ impl<'a, E: Event> CacheSlots<'a, E> {
             if let Some(offset) = window.first_with(hash) {
                 let index = (from + offset) & mask;
                 // SAFETY: the length is a power of two, so no index is above the mask.
-                return Some((index, unsafe { self.slot_at(index) }));
+                return Some(unsafe { EntryCells::at(self.entries, index) });
             }
             if window.ends_search() {
                 return None;
@@ -308,6 +308,13 @@ unsafe impl Zeroed for CacheSlotState {
             hash: AtomicU64::new(0),
             born: AtomicU64::new(0),
         }
+    }
+}
+
+// SAFETY: zero is the tags of unused slots.
+unsafe impl Zeroed for SlotTags {
+    fn zeroed() -> Self {
+        Self::unused()
     }
 }
 

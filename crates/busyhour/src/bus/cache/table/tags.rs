@@ -2,7 +2,6 @@
 //! once to guess where the key is. A wrong tag makes it slower, and never wrong: see the module's
 //! README.md.
 
-use super::super::lines::Zeroed;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The tags of eight slots, the first in the lowest byte. Written under the shard's lock, read by any
@@ -14,6 +13,11 @@ pub(super) struct SlotTags(AtomicU64);
 pub(super) struct TagWindow(u64);
 
 impl SlotTags {
+    /// Those of slots that no key has had.
+    pub(super) fn unused() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// For the writer, which alone changes it.
     pub(super) fn set(&self, index: usize, hash: u64) {
         let shift = shift_of(index);
@@ -46,13 +50,6 @@ impl TagWindow {
     #[inline(always)]
     pub(super) fn ends_search(self) -> bool {
         zero_bytes(self.0) != 0
-    }
-}
-
-// SAFETY: zero is the tags of eight slots that no key has had, or keys with such hashes.
-unsafe impl Zeroed for SlotTags {
-    fn zeroed() -> Self {
-        Self(AtomicU64::new(0))
     }
 }
 
@@ -92,7 +89,7 @@ mod tests {
             from in 0..16_usize,
             wanted in prop_oneof![0..4_u8, Just(255)],
         ) {
-            let words = [SlotTags::zeroed(), SlotTags::zeroed()];
+            let words = [SlotTags::unused(), SlotTags::unused()];
             for (index, tag) in tags.iter().enumerate() {
                 // Each slot had another key before.
                 words[index / 8].set(index, hash(tag.wrapping_add(1)));
