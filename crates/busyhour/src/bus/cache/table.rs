@@ -2,8 +2,9 @@
 //! lock and wait for no thread.
 //!
 //! Open addressing with linear probing. A slot has an entry, the pointer to the
-//! event with a part of the hash, which is all that a lookup reads of it. A replaced event is dropped only when no reader can still use it.
-//! The module's README.md has the proof.
+//! event with a part of the hash, which is all that a lookup reads of it. In an array of a middle size
+//! a byte of each hash says where to look first. A replaced event is dropped only when no reader can
+//! still use it. The module's README.md has the proof.
 
 mod entry;
 mod slots;
