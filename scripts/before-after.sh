@@ -30,6 +30,7 @@ run-queue rq=10000 ms=100|switch_ns|lower
 bus-cache keys=100 updates=1000000 seed=1|messages_per_s|higher
 bus-cache keys=12000 updates=1000000 seed=1|messages_per_s|higher
 bus-lookup ms=100 writers=0 threads=1 keys=12000|lookup_ns|lower
+bus-lookup ms=100 writers=0 threads=1 keys=100000|lookup_ns|lower
 bus-fanout subscribers=1 updates=500000 seed=1|publish_ns|lower
 bus-fanout subscribers=1000 updates=200000 seed=1|publish_ns|lower
 buffers pairs=200000 threads=1 live=1000 seed=1|pin_unpin_ns|lower

@@ -152,6 +152,21 @@ pub(crate) use lazy_static;
 #[cfg(loom)]
 pub(crate) use loom::lazy_static;
 
+/// A static whose value is a constant, or which a model initialises again in each of its runs.
+#[cfg(not(any(loom, shuttle)))]
+macro_rules! modelled_static {
+    (static $name:ident: $type:ty = $value:expr;) => {
+        static $name: $type = $value;
+    };
+}
+#[cfg(any(loom, shuttle))]
+macro_rules! modelled_static {
+    (static $name:ident: $type:ty = $value:expr;) => {
+        $crate::sync::lazy_static! { static ref $name: $type = $value; }
+    };
+}
+pub(crate) use modelled_static;
+
 /// Locks a mutex whose protected state stays valid when a holder panics.
 ///
 /// Busyhour isolates panics of user code and never runs user code under a

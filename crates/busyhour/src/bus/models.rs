@@ -253,12 +253,14 @@ fn loom_no_event_is_left_in_the_mailbox() {
     check(|| {
         let (topic, flags, heard) = (topic(), Flags::default(), Heard::default());
         let watch = heard.listen(&topic);
-        let publisher = {
+        // Both on threads of their own: the model's first one has a small stack.
+        let publishers = [1, 2].map(|number| {
             let (topic, flags) = (topic.clone(), flags.clone());
-            spawn(move || publish(&topic, 2, &flags))
-        };
-        publish(&topic, 1, &flags);
-        publisher.join().unwrap();
+            spawn(move || publish(&topic, number, &flags))
+        });
+        for publisher in publishers {
+            publisher.join().unwrap();
+        }
         assert!(watch.is_idle());
         let mut events = heard.events();
         assert_eq!(

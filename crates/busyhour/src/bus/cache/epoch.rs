@@ -9,14 +9,22 @@
 use crate::sync::{
     CachePadded, Mutex,
     atomic::{AtomicU64, Ordering, fence},
-    lazy_static, lock, modelled_thread_local_with_drop, store_sequential_u64, try_lock,
+    lock, modelled_static, modelled_thread_local_with_drop, store_sequential_u64, try_lock,
 };
-use std::{cell::OnceCell, marker::PhantomData, sync::Arc};
+use std::{cell::OnceCell, marker::PhantomData};
 
 /// The epoch, and all threads that may be reading.
 pub(in crate::bus) struct Epochs {
     now: CachePadded<AtomicU64>,
-    readers: Mutex<Vec<Arc<Reader>>>,
+    readers: Mutex<Readers>,
+}
+
+/// The records of threads. They stay for other threads, so there are as many as threads have ever
+/// read at the same time.
+struct Readers {
+    all: Vec<&'static Reader>,
+    /// Those whose threads have ended.
+    unused: Vec<&'static Reader>,
 }
 
 /// One thread's note of the epoch in which it reads.
@@ -35,32 +43,46 @@ pub(in crate::bus) struct Pin<'a> {
     _not_send: PhantomData<*const ()>,
 }
 
+impl Readers {
+    const NONE: Self = Self {
+        all: Vec::new(),
+        unused: Vec::new(),
+    };
+}
+
 impl Reader {
     const IDLE: u64 = 0;
 
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
+    fn new() -> Self {
+        Self {
             noted: CachePadded(AtomicU64::new(Self::IDLE)),
-        })
+        }
     }
 }
 
 impl Epochs {
+    /// Some of their own.
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(in crate::bus) fn new() -> Self {
         Self {
             now: CachePadded(AtomicU64::new(Reader::IDLE + 1)),
-            readers: Mutex::new(Vec::new()),
+            readers: Mutex::new(Readers::NONE),
         }
     }
 
-    pub(in crate::bus) fn register(&self) -> Arc<Reader> {
-        let reader = Reader::new();
-        lock(&self.readers).push(Arc::clone(&reader));
+    /// A record for a thread. Whoever has it returns it.
+    pub(in crate::bus) fn register(&self) -> &'static Reader {
+        let mut readers = lock(&self.readers);
+        if let Some(reader) = readers.unused.pop() {
+            return reader;
+        }
+        let reader: &'static Reader = Box::leak(Box::new(Reader::new()));
+        readers.all.push(reader);
         reader
     }
 
-    fn unregister(&self, reader: &Arc<Reader>) {
-        lock(&self.readers).retain(|other| !Arc::ptr_eq(other, reader));
+    fn unregister(&self, reader: &'static Reader) {
+        lock(&self.readers).unused.push(reader);
     }
 
     /// Begins to read, on the thread that owns the record.
@@ -96,11 +118,11 @@ impl Epochs {
         let now = self.now.load(Ordering::Relaxed);
         fence(Ordering::SeqCst);
         // Ordered after everything that was read before it was noted.
-        let is_behind = |reader: &Arc<Reader>| {
+        let is_behind = |reader: &&Reader| {
             let noted = reader.noted.load(Ordering::Acquire);
             noted != Reader::IDLE && noted != now
         };
-        if !readers.iter().any(is_behind) {
+        if !readers.all.iter().any(is_behind) {
             self.now.store(now + 1, Ordering::Release);
         }
     }
@@ -115,8 +137,11 @@ impl Drop for Pin<'_> {
     }
 }
 
-lazy_static! {
-    static ref EPOCHS: Epochs = Epochs::new();
+modelled_static! {
+    static EPOCHS: Epochs = Epochs {
+        now: CachePadded(AtomicU64::new(Reader::IDLE + 1)),
+        readers: Mutex::new(Readers::NONE),
+    };
 }
 
 /// The epochs of the process.
@@ -128,22 +153,18 @@ pub(super) fn epochs() -> &'static Epochs {
 /// Runs `read` while pinned, with this thread's record.
 #[inline(always)]
 pub(in crate::bus) fn pinned<R>(read: impl FnOnce(&Pin<'_>) -> R) -> R {
-    let mut read = Some(read);
-    let run = |reader: &OnceCell<Registered>| {
-        let reader = reader.get_or_init(Registered::new);
-        Some(read.take()?(&epochs().pin(&reader.0)))
-    };
-    let done = THREAD.try_with(run).ok().flatten();
-    match (done, read) {
-        (Some(result), _) => result,
+    let mut at_end = None;
+    let of_thread = THREAD.try_with(|reader| reader.get_or_init(Registered::new).0);
+    let reader = match of_thread {
+        Ok(reader) => reader,
         // The thread is ending and has returned its record.
-        (None, Some(read)) => read(&epochs().pin(&Registered::new().0)),
-        (None, None) => unreachable!("a read that was taken has a result"),
-    }
+        Err(_) => at_end.insert(Registered::new()).0,
+    };
+    read(&epochs().pin(reader))
 }
 
-/// A record that leaves the list with its thread.
-struct Registered(Arc<Reader>);
+/// A record that is another thread's after this one.
+struct Registered(&'static Reader);
 
 impl Registered {
     fn new() -> Self {
@@ -155,11 +176,26 @@ impl Drop for Registered {
     fn drop(&mut self) {
         // A model's epochs end before its threads' records.
         if !cfg!(any(loom, shuttle)) {
-            epochs().unregister(&self.0);
+            epochs().unregister(self.0);
         }
     }
 }
 
 modelled_thread_local_with_drop! {
     static THREAD / THREAD_PLACE: OnceCell<Registered> = OnceCell::new();
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_of_a_thread_that_has_ended_is_used_again() {
+        let epochs = Epochs::new();
+        let (first, second) = (epochs.register(), epochs.register());
+        assert!(!std::ptr::eq(first, second), "both are in use");
+        epochs.unregister(first);
+        assert!(std::ptr::eq(epochs.register(), first));
+        assert_eq!(lock(&epochs.readers).all.len(), 2);
+    }
 }

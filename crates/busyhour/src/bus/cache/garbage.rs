@@ -315,7 +315,7 @@ mod tests {
         let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
         let (reader, array) = (epochs.register(), std::sync::Arc::new(()));
         let mut garbage = Garbage::<(), _>::new();
-        let pin = epochs.pin(&reader);
+        let pin = epochs.pin(reader);
         garbage.retire_array(std::sync::Arc::clone(&array));
         garbage.sweep(|| epochs).drop_all();
         assert_eq!(std::sync::Arc::strong_count(&array), 2, "somebody reads");
@@ -365,7 +365,7 @@ mod tests {
     fn while_somebody_reads_nothing_is_over() {
         let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
         let (reader, mut garbage) = (epochs.register(), Garbage::<u64, ()>::new());
-        let pin = epochs.pin(&reader);
+        let pin = epochs.pin(reader);
         for value in 0..1_000 {
             garbage.retire_value(value);
             garbage.sweep(|| epochs).drop_all();

@@ -153,14 +153,15 @@ impl<'a, E: Event> EntryCells<'a, E> {
         look: impl FnOnce(&E) -> R,
     ) -> EntryProbe<R> {
         let tagged = self.load(pin);
-        if tagged.is_empty() {
-            return EntryProbe::End;
+        if tagged.is_live_with(hash)
+            && let Some(found) = self.look_at(&tagged, pin, look)
+        {
+            return EntryProbe::Found(found);
         }
-        if !tagged.is_live_with(hash) {
-            return EntryProbe::Pass;
+        match tagged.is_empty() {
+            true => EntryProbe::End,
+            false => EntryProbe::Pass,
         }
-        self.look_at(tagged, pin, look)
-            .map_or(EntryProbe::Pass, EntryProbe::Found)
     }
 
     /// The same of a key that may have been removed, if `has_hash`, which is asked after the entry
@@ -180,7 +181,7 @@ impl<'a, E: Event> EntryCells<'a, E> {
         if !tagged.is_with(hash) || !has_hash() {
             return EntryProbe::Pass;
         }
-        self.look_at(tagged, pin, look)
+        self.look_at(&tagged, pin, look)
             .map_or(EntryProbe::Pass, EntryProbe::Found)
     }
 
@@ -188,7 +189,7 @@ impl<'a, E: Event> EntryCells<'a, E> {
     #[inline(always)]
     fn look_at<R>(
         self,
-        tagged: TaggedEvent<E>,
+        tagged: &TaggedEvent<E>,
         _pin: &Pin<'_>,
         look: impl FnOnce(&E) -> R,
     ) -> Option<R> {

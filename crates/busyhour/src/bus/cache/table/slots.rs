@@ -10,6 +10,7 @@ use super::{
     },
     CachedChange, Seen, SlotPosition, SlotTenure,
     entry::{CacheEntry, EntryCells, TaggedEvent},
+    tags::{SlotTags, TagWindow},
 };
 use crate::{
     bus::{Event, packing::PackedEvent},
@@ -19,13 +20,18 @@ use std::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 
 /// The memory of slots, as many as a power of two. It is behind the shard's lock; others follow its
 /// [`SlotArray::tagged`] pointer.
-pub(in crate::bus) struct SlotArray<E>(Lines<CacheEntry<E>, CacheSlotState>);
+pub(in crate::bus) struct SlotArray<E>(SlotRows<E>);
+
+/// Entries, [`CacheEntry::WIDTH`] for each slot; states; and tags.
+type SlotRows<E> = Lines<CacheEntry<E>, CacheSlotState, SlotTags>;
 
 /// The slots of an array, for whoever may use them now.
 pub(in crate::bus) struct CacheSlots<'a, E> {
     /// [`CacheEntry::WIDTH`] for each slot.
     entries: &'a [CacheEntry<E>],
     states: &'a [CacheSlotState],
+    /// Written if [`CacheSlots::are_tagged`].
+    tags: &'a [SlotTags],
 }
 
 /// One slot: written under the shard's lock, read by any thread that is pinned.
@@ -59,7 +65,7 @@ impl<E: Event> SlotArray<E> {
     /// system would give it a page of zeros that others share, and at the first write another one,
     /// for which it interrupts all processors.
     fn touch(&self) {
-        let (entries, states) = self.0.rows();
+        let (entries, states, _) = self.0.rows();
         for entry in entries
             .iter()
             .step_by(PAGE_BYTES / size_of::<CacheEntry<E>>())
@@ -80,8 +86,12 @@ impl<E: Event> SlotArray<E> {
     }
 
     pub(super) fn slots(&self) -> CacheSlots<'_, E> {
-        let (entries, states) = self.0.rows();
-        CacheSlots { entries, states }
+        let (entries, states, tags) = self.0.rows();
+        CacheSlots {
+            entries,
+            states,
+            tags,
+        }
     }
 
     /// The address of the first entry, with the logarithm of the length in the bits that are zero
@@ -108,7 +118,7 @@ pub(super) fn addresses<E: Event>(tagged: *mut CacheEntry<E>, hash: u64) -> (usi
     let (first, len) = untagged(tagged);
     let index = hash as usize & (len - 1);
     let width = CacheEntry::<E>::WIDTH;
-    let states = first.addr() + Lines::<CacheEntry<E>, CacheSlotState>::second_offset(len, width);
+    let states = first.addr() + SlotRows::<E>::second_offset(len, width);
     (
         first.addr() + index * width * size_of::<CacheEntry<E>>(),
         states + index * size_of::<CacheSlotState>(),
@@ -124,8 +134,13 @@ impl<'a, E: Event> CacheSlots<'a, E> {
         let (first, len) = untagged(tagged);
         // SAFETY: so many slots begin there, and the array is there for `'a`. Slots are changed only
         // as atomics.
-        let (entries, states) = unsafe { Lines::rows_at(first, len, CacheEntry::<E>::WIDTH) };
-        Self { entries, states }
+        let (entries, states, tags) =
+            unsafe { SlotRows::<E>::rows_at(first, len, CacheEntry::<E>::WIDTH) };
+        Self {
+            entries,
+            states,
+            tags,
+        }
     }
 
     pub(super) fn len(self) -> usize {
@@ -163,6 +178,54 @@ impl<'a, E: Event> CacheSlots<'a, E> {
             true => self.len() / 8 * 5,
             false => self.len() / 16 * 13,
         }
+    }
+
+    /// Whether slots have tags. In a small array, which is sparse, the first entry is mostly the
+    /// right one; and of a large one the tags would not fit into a processor's second cache.
+    #[inline(always)]
+    fn are_tagged(self) -> bool {
+        cfg!(loom) || (self.len() > SPARSE_LEN_MAX && self.len() <= TAGGED_LEN_MAX)
+    }
+
+    /// For the writer, before it puts an event of this hash into a free slot.
+    pub(super) fn set_tag(self, index: usize, hash: u64) {
+        if self.are_tagged() {
+            self.tags[index / TagWindow::LEN].set(index, hash);
+        }
+    }
+
+    /// The entry that is probably that of a key with this hash, by the tags. It may be another
+    /// key's, and a key may have an entry of which no tag tells.
+    #[inline(always)]
+    pub(super) fn probable(self, hash: u64) -> Option<EntryCells<'a, E>> {
+        if !self.are_tagged() {
+            return None;
+        }
+        let mask = self.len() - 1;
+        let mut from = hash as usize & mask;
+        for _ in 0..WINDOWS_MAX {
+            let window = self.window(from);
+            if let Some(offset) = window.first_with(hash) {
+                let index = (from + offset) & mask;
+                // SAFETY: the length is a power of two, so no index is above the mask.
+                return Some(unsafe { EntryCells::at(self.entries, index) });
+            }
+            if window.ends_search() {
+                return None;
+            }
+            from = (from + TagWindow::LEN) & mask;
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn window(self, from: usize) -> TagWindow {
+        let next = (from + TagWindow::LEN) & (self.len() - 1);
+        let [low, high] = [from, next].map(|index| {
+            // SAFETY: there is a word for each eight slots, and both are below the length.
+            unsafe { self.tags.get_unchecked(index / TagWindow::LEN) }
+        });
+        TagWindow::load([low, high], from)
     }
 
     /// The entries in which an event with this hash may be, in probe order.
@@ -245,6 +308,13 @@ unsafe impl Zeroed for CacheSlotState {
             hash: AtomicU64::new(0),
             born: AtomicU64::new(0),
         }
+    }
+}
+
+// SAFETY: zero is the tags of unused slots.
+unsafe impl Zeroed for SlotTags {
+    fn zeroed() -> Self {
+        Self::unused()
     }
 }
 
@@ -354,9 +424,10 @@ impl<'a, E: Event> CacheSlot<'a, E> {
     /// of the old array still find the event there.
     pub(super) fn copy_to(self, slots: CacheSlots<'_, E>) {
         let hash = self.hash();
-        let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
+        let Some((index, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
             unreachable!("the new array has room for all");
         };
+        slots.set_tag(index, hash);
         slot.state.hash.store(hash, Ordering::Relaxed);
         let born = self.state.born.load(Ordering::Relaxed);
         slot.state.born.store(born, Ordering::Relaxed);
@@ -383,6 +454,10 @@ impl<'a, E: Event> CacheSlot<'a, E> {
 
 /// 64 shards of so many slots still fit into a processor's second cache, as far as lookups read them.
 const SPARSE_LEN_MAX: usize = 512;
+/// The tags of 64 shards of so many slots are a quarter of a processor's second cache.
+const TAGGED_LEN_MAX: usize = 4096;
+/// Few keys are farther from where their search begins.
+const WINDOWS_MAX: usize = 4;
 
 /// Of most systems; smaller than those of the others.
 const PAGE_BYTES: usize = 4096;
