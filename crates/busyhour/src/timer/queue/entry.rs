@@ -65,6 +65,10 @@ impl<S: RangedSlots> RangedSlots for NoneDead<'_, S> {
     fn leave_range(&mut self, range: SlotRange, last_ns: u64, give: impl FnMut(TimerEntry)) {
         self.0.leave_range(range, last_ns, give);
     }
+
+    fn leave_whole_range(&mut self, range: SlotRange, entries: &mut Vec<TimerEntry>) {
+        self.0.leave_whole_range(range, entries);
+    }
 }
 
 impl TimerEntry {

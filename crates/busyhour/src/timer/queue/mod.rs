@@ -8,6 +8,7 @@ mod first_timer;
 mod top;
 mod ranges;
 mod run;
+mod gathered;
 mod rung;
 mod slot_list;
 mod bucket;

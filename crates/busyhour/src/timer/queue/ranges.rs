@@ -41,6 +41,9 @@ pub(in crate::timer) trait RangedSlots: Liveness {
     /// Takes the timers that are due up to `last_ns` out of their range, in order
     /// of insertion.
     fn leave_range(&mut self, range: SlotRange, last_ns: u64, give: impl FnMut(TimerEntry));
+
+    /// Takes all timers out of their range, in order of insertion.
+    fn leave_whole_range(&mut self, range: SlotRange, entries: &mut Vec<TimerEntry>);
 }
 
 impl RangeKey {
