@@ -1,4 +1,4 @@
-use super::entry::TimerEntry;
+use super::{entry::TimerEntry, places::Places};
 use std::{iter, mem::MaybeUninit, num::NonZero, ops::Range, slice};
 
 /// Slots that get and lose their memory together.
@@ -340,6 +340,27 @@ impl<T> Chunk<T> {
         entries.extend(ranged.map(|((slot, deadline_ns), number)| {
             TimerEntry::new(*deadline_ns, number, slot.leave_range())
         }));
+    }
+
+    /// Takes a timer out of each of the slots in `offsets`, which are in a range, and puts their
+    /// entries into `sorted`; `slot` is the first of them.
+    pub(super) fn leave_for_places(
+        &mut self,
+        offsets: Range<usize>,
+        slot: u32,
+        places: &mut Places,
+        sorted: &mut [TimerEntry],
+    ) {
+        let Some(memory) = &mut self.memory else {
+            return;
+        };
+        let deadlines = &memory.deadlines_ns[offsets.clone()];
+        let slots = memory.slots[offsets].iter_mut().zip(deadlines).zip(slot..);
+        for ((slot, deadline_ns), number) in slots {
+            debug_assert!(slot.is_ranged());
+            let entry = TimerEntry::new(*deadline_ns, number, slot.leave_range());
+            places.put(entry, sorted);
+        }
     }
 
     /// The deadlines of all slots, vacant ones included.

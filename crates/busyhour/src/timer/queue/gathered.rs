@@ -1,4 +1,9 @@
-use super::{entry::TimerEntry, run::LEN_MAX};
+use super::{
+    entry::TimerEntry,
+    places::{Bounds, PLACES_MIN, Places, WHOLE_MAX, sort_nearly_sorted},
+    ranges::{RangedSlots, SlotRange},
+    run::LEN_MAX,
+};
 
 /// Entries on their way into the run, in order of insertion.
 #[derive(Debug)]
@@ -6,13 +11,6 @@ pub(super) struct Gathered {
     entries: Vec<TimerEntry>,
     /// The keys by which they are sorted, see [`Gathered::sort_by_keys`].
     keys: Vec<u64>,
-}
-
-/// The earliest and the latest deadline of some entries.
-#[derive(Debug, Clone, Copy)]
-struct Bounds {
-    first_ns: u64,
-    last_ns: u64,
 }
 
 impl Gathered {
@@ -31,8 +29,8 @@ impl Gathered {
     /// Moves the entries into `sorted`, which must be empty: by deadline, then by
     /// insertion, the earliest last.
     pub(super) fn sort_into(&mut self, sorted: &mut Vec<TimerEntry>) {
-        let bounds = self.bounds();
-        if self.entries.len() < SCATTERED_MIN || !self.scatter_into(bounds, sorted) {
+        let bounds = Bounds::of(self.entries.iter().map(|entry| entry.deadline_ns));
+        if self.entries.len() < PLACES_MIN || !self.scatter_into(bounds, sorted) {
             self.sort_by_keys(bounds, sorted);
         }
         self.entries.clear();
@@ -41,43 +39,46 @@ impl Gathered {
         }
     }
 
-    fn bounds(&self) -> Bounds {
-        let deadlines = self.entries.iter().map(|entry| entry.deadline_ns);
-        let widen = |(first, last): (u64, u64), at: u64| (first.min(at), last.max(at));
-        let (first_ns, last_ns) = deadlines.fold((u64::MAX, 0), widen);
-        Bounds { first_ns, last_ns }
-    }
-
-    /// Puts each entry near its place by its deadline alone, and then to its place. With
-    /// deadlines that are spread evenly that takes about as many steps as there are entries.
+    /// Sorts in about as many steps as there are entries, if the deadlines are spread evenly;
     /// `false` if too many are close together.
     fn scatter_into(&self, bounds: Bounds, sorted: &mut Vec<TimerEntry>) -> bool {
-        let Bounds { first_ns, last_ns } = bounds;
-        let parts = self.entries.len().next_power_of_two().min(WHOLE_MAX);
-        let span_bits = u64::BITS - (last_ns - first_ns).leading_zeros();
-        let shift = span_bits.saturating_sub(parts.ilog2());
-        let part =
-            |entry: &TimerEntry| ((last_ns - entry.deadline_ns) >> shift) as usize % WHOLE_MAX;
-        // How many entries a part has, then where its next entry goes.
-        let mut places = [0u16; WHOLE_MAX];
-        let counted = self.entries.iter();
-        counted.for_each(|entry| places[part(entry)] += 1);
-        let (mut begin, mut most) = (0, 0);
-        for place in &mut places[..parts] {
-            most = most.max(*place);
-            (*place, begin) = (begin, begin + *place);
+        let entries = &self.entries[..];
+        let mut places = Places::new(entries.len(), bounds);
+        let has_room = places.make_room(entries.iter().map(|entry| entry.deadline_ns));
+        if has_room {
+            Places::prepare(entries.len(), sorted);
+            for entry in entries {
+                places.put(*entry, sorted);
+            }
+            sort_nearly_sorted(sorted);
         }
-        if most > NEAR_MAX {
-            return false;
+        has_room
+    }
+
+    /// Moves the timers of these ranges into `sorted`, which must be empty, like
+    /// [`Gathered::sort_into`]. Each slot has a timer, and
+    /// all together have `count`, [`PLACES_MIN`] to [`WHOLE_MAX`].
+    pub(super) fn sort_ranges_into(
+        &mut self,
+        sorted: &mut Vec<TimerEntry>,
+        count: usize,
+        ranges: &[SlotRange],
+        slots: &mut impl RangedSlots,
+    ) {
+        let slices = || ranges.iter().map(|range| slots.deadlines_ns(*range));
+        let deadlines = || slices().flatten().copied();
+        let mut places = Places::new(count, Bounds::of(deadlines()));
+        if !places.make_room(deadlines()) {
+            for range in ranges {
+                slots.leave_whole_range(*range, &mut self.entries);
+            }
+            return self.sort_into(sorted);
         }
-        sorted.resize(self.entries.len(), TimerEntry::NONE);
-        for entry in self.entries.iter().rev() {
-            let place = &mut places[part(entry)];
-            sorted[usize::from(*place)] = *entry;
-            *place += 1;
+        Places::prepare(count, sorted);
+        for range in ranges {
+            slots.leave_for_places(*range, &mut places, sorted);
         }
         sort_nearly_sorted(sorted);
-        true
     }
 
     /// Sorts by keys: the entries' indices in the low bits, and the deadlines' distances from
@@ -104,26 +105,6 @@ impl Gathered {
     }
 }
 
-/// Sorts entries that are near their places, the latest first; equal ones stay in their order.
-fn sort_nearly_sorted(entries: &mut [TimerEntry]) {
-    for index in 1..entries.len() {
-        let entry = entries[index];
-        let mut at = index;
-        while at > 0 && entries[at - 1].deadline_ns < entry.deadline_ns {
-            entries[at] = entries[at - 1];
-            at -= 1;
-        }
-        entries[at] = entry;
-    }
-}
-
-/// As many entries can be sorted at once.
-pub(super) const WHOLE_MAX: usize = 1024;
-/// Fewer are sorted sooner by their keys.
-const SCATTERED_MIN: usize = 40;
-/// If a part has more entries, they are sorted by their keys: each may be moved past all others
-/// of its part.
-const NEAR_MAX: u16 = 8;
 /// Memory for more entries is returned.
 const KEPT_MAX: usize = 2 * LEN_MAX;
 
@@ -159,15 +140,19 @@ mod tests {
         }
     }
 
+    fn bounds(gathered: &Gathered) -> Bounds {
+        Bounds::of(gathered.entries.iter().map(|entry| entry.deadline_ns))
+    }
+
     #[test]
     fn evenly_spread_entries_are_not_sorted_by_keys() {
         let mut gathered = Gathered::new();
         let spread = (0..WHOLE_MAX as u64).map(|n| TimerEntry::new(n * 7 % 1024, n as u32, 0));
         gathered.entries().extend(spread);
         let mut sorted = Vec::new();
-        assert!(gathered.scatter_into(gathered.bounds(), &mut sorted));
+        assert!(gathered.scatter_into(bounds(&gathered), &mut sorted));
         assert!(sorted.is_sorted_by(|later, earlier| later.deadline_ns > earlier.deadline_ns));
         gathered.entries().push(TimerEntry::new(u64::MAX, 0, 0));
-        assert!(!gathered.scatter_into(gathered.bounds(), &mut sorted));
+        assert!(!gathered.scatter_into(bounds(&gathered), &mut sorted));
     }
 }

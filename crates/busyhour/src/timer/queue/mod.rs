@@ -9,6 +9,7 @@ mod top;
 mod ranges;
 mod run;
 mod gathered;
+mod places;
 mod rung;
 mod slot_list;
 mod bucket;

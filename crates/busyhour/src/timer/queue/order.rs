@@ -2,8 +2,8 @@ use super::{
     bucket::{Bucket, EntryBlock, Spare},
     entry::{AllLive, Liveness, TimerEntry},
     first_timer::FirstTimer,
-    gathered::WHOLE_MAX,
-    ranges::{RangeKey, RangedSlots},
+    places::{PLACES_MIN, WHOLE_MAX},
+    ranges::{RangeKey, RangedSlots, SlotRange},
     run::{LEN_MAX, Run},
     rung::{Rung, RungNext},
     slot_list::SlotList,
@@ -35,6 +35,8 @@ pub(in crate::timer) struct DeadlineOrder {
     spare: Spare,
     /// The buckets of rungs that were used up.
     spare_buckets: Vec<Vec<Bucket>>,
+    /// The memory for the ranges of a top that is sorted at once.
+    few_ranges: Vec<SlotRange>,
     /// The memory of a list of slots that was used up.
     spare_list: SlotList,
 }
@@ -52,6 +54,7 @@ impl DeadlineOrder {
             run: Run::new(),
             spare: Spare::new(),
             spare_buckets: Vec::new(),
+            few_ranges: Vec::new(),
             spare_list: SlotList::new(),
         }
     }
@@ -362,6 +365,13 @@ impl DeadlineOrder {
         let entry_count = self.top.entry_count();
         let count = entry_count + slots.ranged();
         self.len -= entry_count;
+        let has_places = (PLACES_MIN..=many).contains(&count) && self.top.has_few_ranges();
+        if has_places && count == self.top.place_count() {
+            self.top.take_ranges(&mut self.few_ranges, &mut self.spare);
+            self.run.fill_from(count, &self.few_ranges, slots);
+            self.len += self.run.len();
+            return self.run.latest_ns();
+        }
         if count <= many {
             let gathered = self.run.gathered();
             gathered.reserve(count);
@@ -373,17 +383,18 @@ impl DeadlineOrder {
         let (first_ns, last_ns) = self.top.bounds(slots, &mut self.spare);
         let buckets = self.spare_buckets.pop().unwrap_or_default();
         let mut rung = Rung::new(first_ns, last_ns, count, buckets);
-        if count > LISTED_MIN && last_ns < u64::MAX && !self.top.is_sparse(slots) {
-            if let Some(ranges) = self.top.take_ranges(&mut self.spare) {
-                let visit_all = |visit: &mut dyn FnMut(&[u64], u32)| {
-                    let ranges = ranges.iter();
-                    ranges.for_each(|range| visit(slots.deadlines_ns(*range), range.first));
-                };
-                rung.list_slots(std::mem::take(&mut self.spare_list), visit_all);
-                self.rungs.push(rung);
-                // A slot with a later deadline is in no list.
-                return last_ns + 1;
-            }
+        let has_entries = entry_count > 0;
+        if count > LISTED_MIN && last_ns < u64::MAX && !has_entries && !self.top.is_sparse(slots) {
+            let mut ranges = Vec::with_capacity(self.top.range_count());
+            self.top.take_ranges(&mut ranges, &mut self.spare);
+            let visit_all = |visit: &mut dyn FnMut(&[u64], u32)| {
+                let ranges = ranges.iter();
+                ranges.for_each(|range| visit(slots.deadlines_ns(*range), range.first));
+            };
+            rung.list_slots(mem::take(&mut self.spare_list), visit_all);
+            self.rungs.push(rung);
+            // A slot with a later deadline is in no list.
+            return last_ns + 1;
         }
         let push = |entry, spare: &mut Spare| rung.push(entry, spare);
         self.top.drain(slots, &mut self.spare, push);

@@ -1,6 +1,7 @@
 use super::{
     entry::{Liveness, TimerEntry},
     gathered::Gathered,
+    ranges::{RangedSlots, SlotRange},
 };
 
 /// The next timers, sorted.
@@ -82,6 +83,17 @@ impl Run {
     /// The entries from which [`Run::fill`] will make the run, in order of insertion.
     pub(super) fn gathered(&mut self) -> &mut Vec<TimerEntry> {
         self.gathered.entries()
+    }
+
+    /// Makes the run, which must be empty, from ranges of `count` slots, each with a timer.
+    pub(super) fn fill_from(
+        &mut self,
+        count: usize,
+        ranges: &[SlotRange],
+        slots: &mut impl RangedSlots,
+    ) {
+        let gathered = &mut self.gathered;
+        gathered.sort_ranges_into(&mut self.entries, count, ranges, slots);
     }
 
     /// Makes the run, which must be empty, from the gathered entries.

@@ -1,6 +1,7 @@
 use super::{
     chunk::{CHUNK_SLOTS, Chunk, FreshSlot, SlotRelease, TimerPlace, TimerSlot},
     entry::{Liveness, TimerEntry},
+    places::Places,
     ranges::{GENERATIONS, RangeKey, RangedSlots, SlotRange},
 };
 use std::{fmt, num::NonZero, ops::Range};
@@ -157,6 +158,22 @@ impl<T> RangedSlots for TimerSlots<T> {
             ));
         });
         self.with_entry += count;
+    }
+
+    #[inline(never)]
+    fn leave_for_places(
+        &mut self,
+        range: SlotRange,
+        places: &mut Places,
+        sorted: &mut [TimerEntry],
+    ) {
+        let (number, offset) = split(range.first);
+        let chunk = self.chunks.get_mut(number);
+        if let Some(chunk) = chunk.filter(|chunk| chunk.generation() == range.generation) {
+            let offsets = offset..offset + range.len;
+            self.with_entry += range.len;
+            chunk.leave_for_places(offsets, range.first, places, sorted);
+        }
     }
 
     // In a function of its own the loop has all registers.

@@ -124,21 +124,16 @@ impl Top {
         growing.into_iter().for_each(|range| give(range, spare));
     }
 
-    /// Removes all ranges, if there is nothing else; gives them in order of
-    /// insertion.
-    pub(super) fn take_ranges(&mut self, spare: &mut Spare) -> Option<Vec<SlotRange>> {
-        if self.entry_count() > 0 {
-            return None;
-        }
-        self.close_range(spare);
-        let mut ranges = Vec::with_capacity(self.range_count);
-        while let Some(block) = self.bucket.take_block() {
-            let items = block.entries().iter().copied();
-            ranges.extend(items.filter_map(SlotRange::of_entry));
-            spare.put(block);
-        }
-        (self.range_count, self.range_slots) = (0, 0);
-        Some(ranges)
+    /// Moves all ranges into `ranges`, in order of insertion; there must be nothing else.
+    pub(super) fn take_ranges(&mut self, ranges: &mut Vec<SlotRange>, spare: &mut Spare) {
+        debug_assert_eq!(self.entry_count(), 0);
+        ranges.clear();
+        self.drain_items(spare, |item, _| ranges.extend(SlotRange::of_entry(item)));
+    }
+
+    /// Whether there are only ranges, and few of them.
+    pub(super) fn has_few_ranges(&self) -> bool {
+        self.entry_count() == 0 && self.range_count() <= RANGES_MAX
     }
 
     /// Takes all out, if there are only entries.
@@ -275,5 +270,7 @@ impl Top {
 /// are sparse.
 const SPARSE_RATIO: usize = 8;
 const SPARSE_MIN: usize = 1024;
+/// So many ranges are few.
+const RANGES_MAX: usize = 16;
 /// How many of the newest timers are looked at.
 const SAMPLE_LEN: usize = 32;
