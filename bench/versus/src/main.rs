@@ -16,6 +16,7 @@ use crate::{
 mod catalogue;
 mod check;
 mod compare;
+mod data_files;
 mod engine;
 mod input;
 mod machine;

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 
 use crate::{
+    data_files,
     engine::{Contract, Engine},
     params::Params,
     process::{Run, TooSlow},
@@ -186,6 +187,7 @@ impl<'a> Size<'a> {
     }
 
     fn round(&mut self, plan: &Plan, is_last: bool, bar: &ProgressBar) {
+        data_files::read_ahead(self.scenario.work);
         let entries = self.entries.iter_mut();
         let mut running = entries.filter(|entry| entry.is_running()).peekable();
         while let Some(entry) = running.next() {

@@ -290,6 +290,44 @@ fn later_timers_in_the_slots_of_earlier_ones_wait_for_their_own_time() {
     }
 }
 
+/// Few timers are sorted at once when the first is due, unless some were added before others
+/// that were sorted already.
+#[test]
+fn timers_that_are_sorted_at_once_agree_with_a_map() {
+    let mut random = 11;
+    let (mut large, mut now) = (Large::default(), 0);
+    for round in 0..scaled(112) {
+        let count = [39, 40, 128, 129, 700, 1_024, 1_025][round as usize % 7];
+        let spread = [60_000_000_000, 500, 1, 1 << 50][round as usize / 7 % 4];
+        let mut keys: Vec<(u64, u64)> = Vec::new();
+        for n in 0..count {
+            let late = if n % 100 == 99 { spread * 1_000 } else { 0 };
+            keys.push(large.add(now + late + next(&mut random) % spread));
+        }
+        for _ in 0..next(&mut random) % 3 * count / 4 {
+            match next(&mut random) % 8 {
+                0 if round % 3 == 0 => _ = large.add(now + next(&mut random) % spread / 2),
+                1 => {
+                    let key = keys.swap_remove(next(&mut random) as usize % keys.len());
+                    if large.map.contains_key(&key) {
+                        large.cancel(key);
+                    }
+                }
+                _ => large.pop(),
+            }
+            large.check();
+        }
+        if round % 2 == 0 {
+            while !large.map.is_empty() {
+                large.pop();
+                large.check();
+            }
+        }
+        now = large.map.last_key_value().map_or(0, |(key, _)| key.0);
+    }
+    large.drain();
+}
+
 #[test]
 fn timers_at_one_instant_run_in_the_order_they_were_added() {
     // Ten million at BUSYHOUR_TEST_SCALE=100.

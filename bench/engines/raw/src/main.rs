@@ -1,9 +1,10 @@
 //! The limits of the machine: loads at random addresses, additions to one counter that
 //! threads share, threads that share nothing, turns one after the other, polls in a ring, tasks
-//! that two locks each order, and timers without an order.
+//! that two locks each order, and timers without an order, or whose order is made at the end.
 
 use kit::{Args, args::refuse, tasks};
 
+mod key_list;
 mod only_compute;
 mod random_access;
 mod poll_ring;
@@ -12,14 +13,21 @@ mod slot_list;
 
 fn main() {
     let args = Args::from_command_line();
-    match args.variant_and_scenario().1 {
-        "random-access" => random_access::run(&args),
-        "only-compute" => only_compute::run(&args),
-        "run-queue" => poll_ring::run(&args),
-        "run-queue-busy" => ring::run(&args),
-        "pool-requeue" => tasks::ceiling(&args),
-        "serializer-pingpong" => tasks::handed_turns(&args),
-        "timers" => slot_list::run(&args),
+    match args.variant_and_scenario() {
+        ("keys-only", "timers") => key_list::run(&args),
+        (_, scenario) => run(scenario, &args),
+    }
+}
+
+fn run(scenario: &str, args: &Args) {
+    match scenario {
+        "random-access" => random_access::run(args),
+        "only-compute" => only_compute::run(args),
+        "run-queue" => poll_ring::run(args),
+        "run-queue-busy" => ring::run(args),
+        "pool-requeue" => tasks::ceiling(args),
+        "serializer-pingpong" => tasks::handed_turns(args),
+        "timers" => slot_list::run(args),
         other => refuse(&format!("no scenario {other}")),
     }
 }

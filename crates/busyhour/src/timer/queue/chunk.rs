@@ -1,3 +1,4 @@
+use super::{entry::TimerEntry, places::Places};
 use std::{iter, mem::MaybeUninit, num::NonZero, ops::Range, slice};
 
 /// Slots that get and lose their memory together.
@@ -251,6 +252,28 @@ impl<T> Chunk<T> {
         Some((value, SlotRelease { stamp, in_use }))
     }
 
+    /// Takes the value of a timer that waits in the entry with this stamp, and whether the
+    /// chunk may have its first room now, or be empty.
+    #[inline]
+    pub(super) fn release_entry(&mut self, offset: usize, stamp: u32) -> Option<(T, bool)> {
+        let slot = &mut self.memory.as_mut()?.slots[offset];
+        if slot.stamp != stamp || stamps::place(stamp) != TimerPlace::Entry {
+            return None;
+        }
+        debug_assert!(slot.is_occupied());
+        slot.claim = released_after(self.released);
+        slot.stamp = stamps::idle(stamps::next(stamp));
+        // SAFETY: the slot had the stamp of a timer that waits in an entry. That of a vacant
+        // slot says that nothing waits. So the value is there; the slot is marked as vacant
+        // from here on.
+        let value = unsafe { slot.value.assume_init_read() };
+        if slot.stamp < STAMP_RETIRED {
+            self.released = offset as u32;
+            self.in_use -= 1;
+        }
+        Some((value, is_at_an_edge(self.in_use)))
+    }
+
     /// The earliest timer of the slots in `offsets` that is in a range: its offset,
     /// deadline and stamp.
     pub(super) fn earliest(&self, offsets: Range<usize>) -> Option<(usize, u64, u32)> {
@@ -297,6 +320,46 @@ impl<T> Chunk<T> {
             if *deadline_ns <= last_ns && slot.is_ranged() {
                 give(offset, *deadline_ns, slot.leave_range());
             }
+        }
+    }
+
+    /// Takes the timers of the slots in `offsets` out of their range, into entries;
+    /// `slot` is the first of them.
+    pub(super) fn leave_whole_range(
+        &mut self,
+        offsets: Range<usize>,
+        slot: u32,
+        entries: &mut Vec<TimerEntry>,
+    ) {
+        let Some(memory) = &mut self.memory else {
+            return;
+        };
+        let deadlines = &memory.deadlines_ns[offsets.clone()];
+        let slots = memory.slots[offsets].iter_mut().zip(deadlines).zip(slot..);
+        let ranged = slots.filter(|((slot, _), _)| slot.is_ranged());
+        entries.extend(ranged.map(|((slot, deadline_ns), number)| {
+            TimerEntry::new(*deadline_ns, number, slot.leave_range())
+        }));
+    }
+
+    /// Takes a timer out of each of the slots in `offsets`, which are in a range, and puts their
+    /// entries into `sorted`; `slot` is the first of them.
+    pub(super) fn leave_for_places(
+        &mut self,
+        offsets: Range<usize>,
+        slot: u32,
+        places: &mut Places,
+        sorted: &mut [TimerEntry],
+    ) {
+        let Some(memory) = &mut self.memory else {
+            return;
+        };
+        let deadlines = &memory.deadlines_ns[offsets.clone()];
+        let slots = memory.slots[offsets].iter_mut().zip(deadlines).zip(slot..);
+        for ((slot, deadline_ns), number) in slots {
+            debug_assert!(slot.is_ranged());
+            let entry = TimerEntry::new(*deadline_ns, number, slot.leave_range());
+            places.put(entry, sorted);
         }
     }
 

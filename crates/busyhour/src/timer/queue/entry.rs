@@ -1,4 +1,7 @@
-use super::ranges::{RangedSlots, SlotRange};
+use super::{
+    places::Places,
+    ranges::{RangedSlots, SlotRange},
+};
 
 /// A waiting timer in the order: its deadline, the slot that holds its value,
 /// and the stamp that the slot had when the timer was put in order.
@@ -64,6 +67,19 @@ impl<S: RangedSlots> RangedSlots for NoneDead<'_, S> {
 
     fn leave_range(&mut self, range: SlotRange, last_ns: u64, give: impl FnMut(TimerEntry)) {
         self.0.leave_range(range, last_ns, give);
+    }
+
+    fn leave_for_places(
+        &mut self,
+        range: SlotRange,
+        places: &mut Places,
+        sorted: &mut [TimerEntry],
+    ) {
+        self.0.leave_for_places(range, places, sorted);
+    }
+
+    fn leave_whole_range(&mut self, range: SlotRange, entries: &mut Vec<TimerEntry>) {
+        self.0.leave_whole_range(range, entries);
     }
 }
 

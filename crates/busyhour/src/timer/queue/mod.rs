@@ -8,6 +8,8 @@ mod first_timer;
 mod top;
 mod ranges;
 mod run;
+mod gathered;
+mod places;
 mod rung;
 mod slot_list;
 mod bucket;

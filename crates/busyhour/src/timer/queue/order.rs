@@ -2,13 +2,14 @@ use super::{
     bucket::{Bucket, EntryBlock, Spare},
     entry::{AllLive, Liveness, TimerEntry},
     first_timer::FirstTimer,
-    ranges::{RangeKey, RangedSlots},
+    places::{PLACES_MIN, WHOLE_MAX},
+    ranges::{RangeKey, RangedSlots, SlotRange},
     run::{LEN_MAX, Run},
     rung::{Rung, RungNext},
     slot_list::SlotList,
     top::Top,
 };
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 /// The waiting timers in order: by deadline, then by insertion.
 ///
@@ -27,11 +28,15 @@ pub(in crate::timer) struct DeadlineOrder {
     top: Top,
     /// How many entries the next split of the top takes out.
     split_len: usize,
+    /// Whether a timer was added below the top since that was opened.
+    was_below_top: bool,
     rungs: Vec<Rung>,
     run: Run,
     spare: Spare,
     /// The buckets of rungs that were used up.
     spare_buckets: Vec<Vec<Bucket>>,
+    /// The memory for the ranges of a top that is sorted at once.
+    few_ranges: Vec<SlotRange>,
     /// The memory of a list of slots that was used up.
     spare_list: SlotList,
 }
@@ -44,10 +49,12 @@ impl DeadlineOrder {
             top_start_ns: 0,
             top: Top::new(),
             split_len: SPLIT_LEN_MIN,
+            was_below_top: false,
             rungs: Vec::new(),
             run: Run::new(),
             spare: Spare::new(),
             spare_buckets: Vec::new(),
+            few_ranges: Vec::new(),
             spare_list: SlotList::new(),
         }
     }
@@ -75,12 +82,6 @@ impl DeadlineOrder {
         let first = self.first.known();
         let first = first.unwrap_or_else(|| self.first.keep(self.top.earliest(slots)));
         (!first.is_none()).then_some(first)
-    }
-
-    /// Whether it is known that there is no timer.
-    #[inline]
-    pub(super) fn is_drained(&self) -> bool {
-        self.first.known().is_some_and(TimerEntry::is_none)
     }
 
     /// Whether the earliest entry is known to be of this slot.
@@ -140,30 +141,33 @@ impl DeadlineOrder {
         Some(earliest)
     }
 
-    /// Finds the earliest entry, after the previous one was popped or has died.
+    /// Finds the earliest entry, after the previous one was popped or has died; whether
+    /// there is one.
     ///
     /// A caller that knows that no entry is dead passes the slots in
     /// [`NoneDead`](super::entry::NoneDead), which saves a look at each slot.
     #[inline]
-    pub(super) fn find_first(&mut self, slots: &mut impl RangedSlots) {
+    pub(super) fn find_first(&mut self, slots: &mut impl RangedSlots) -> bool {
         self.len -= self.run.drop_dead(slots);
-        match self.run.last() {
-            Some(last) => self.first.set(last),
-            None => self.fill_run(slots),
-        }
+        let Some(last) = self.run.last() else {
+            return self.fill_run(slots);
+        };
+        self.first.set(last);
+        true
     }
 
     /// Fills an empty run with the next entries, and finds the earliest in it.
     #[inline(never)]
-    fn fill_run(&mut self, slots: &mut impl RangedSlots) {
+    fn fill_run(&mut self, slots: &mut impl RangedSlots) -> bool {
         while self.refill(slots) {
             self.len -= self.run.drop_dead(slots);
             if let Some(last) = self.run.last() {
                 self.first.set(last);
-                return;
+                return true;
             }
         }
         self.clear();
+        false
     }
 
     /// Finds the earliest entry if the previous one has died. Among a few unsorted
@@ -190,7 +194,7 @@ impl DeadlineOrder {
                 self.split_top(first.deadline_ns, slots);
             }
         }
-        self.find_first(slots);
+        _ = self.find_first(slots);
     }
 
     /// Takes all timers out of the top; each has an entry then.
@@ -277,12 +281,13 @@ impl DeadlineOrder {
         self.len = self.len - before + self.top.entry_count() + early.len();
         self.split_len = self.split_len.saturating_mul(SPLIT_GROWTH);
         self.top_start_ns = last_ns.saturating_add(1);
-        self.open(early, slots);
+        self.open(early, LEN_MAX, slots);
         self.trim();
     }
 
     #[inline(never)]
     fn insert_below_top(&mut self, entry: TimerEntry) {
+        self.was_below_top = true;
         if self.run.len() >= RUN_LEN_MAX {
             self.spill();
         }
@@ -322,7 +327,7 @@ impl DeadlineOrder {
                 self.drop_rung();
             }
             Some(RungNext::Bucket(bucket)) => {
-                self.open(bucket, slots);
+                self.open(bucket, LEN_MAX, slots);
             }
             Some(RungNext::Slots(range, bucket)) => self.open_listed(range, bucket, slots),
             Some(RungNext::Equal(block)) => {
@@ -338,9 +343,16 @@ impl DeadlineOrder {
         if self.top.is_empty() {
             return false;
         }
+        // Timers that are added to a long run make it a rung. So if some were added below the
+        // last top, few timers are sorted at once.
+        let many = if mem::take(&mut self.was_below_top) {
+            LEN_MAX
+        } else {
+            WHOLE_MAX
+        };
         let last_ns = match self.top.take_entries() {
-            Some(entries) => self.open(entries, slots),
-            None => self.open_ranges(slots),
+            Some(entries) => self.open(entries, many, slots),
+            None => self.open_ranges(many, slots),
         };
         // From now on, entries with the last deadline may go to the top, since
         // they come after those already there.
@@ -349,14 +361,21 @@ impl DeadlineOrder {
     }
 
     /// Does the same as [`DeadlineOrder::open`] with a top that has ranges.
-    fn open_ranges(&mut self, slots: &mut impl RangedSlots) -> u64 {
+    fn open_ranges(&mut self, many: usize, slots: &mut impl RangedSlots) -> u64 {
         let entry_count = self.top.entry_count();
         let count = entry_count + slots.ranged();
         self.len -= entry_count;
-        if count <= LEN_MAX {
-            let run = &mut self.run;
-            let gather = |entry, _: &mut Spare| run.gather_one(entry);
-            self.top.drain(slots, &mut self.spare, gather);
+        let has_places = (PLACES_MIN..=many).contains(&count) && self.top.has_few_ranges();
+        if has_places && count == self.top.place_count() {
+            self.top.take_ranges(&mut self.few_ranges, &mut self.spare);
+            self.run.fill_from(count, &self.few_ranges, slots);
+            self.len += self.run.len();
+            return self.run.latest_ns();
+        }
+        if count <= many {
+            let gathered = self.run.gathered();
+            gathered.reserve(count);
+            self.top.drain_into(gathered, slots, &mut self.spare);
             self.run.fill();
             self.len += self.run.len();
             return self.run.latest_ns();
@@ -364,17 +383,18 @@ impl DeadlineOrder {
         let (first_ns, last_ns) = self.top.bounds(slots, &mut self.spare);
         let buckets = self.spare_buckets.pop().unwrap_or_default();
         let mut rung = Rung::new(first_ns, last_ns, count, buckets);
-        if count > LISTED_MIN && last_ns < u64::MAX && !self.top.is_sparse(slots) {
-            if let Some(ranges) = self.top.take_ranges(&mut self.spare) {
-                let visit_all = |visit: &mut dyn FnMut(&[u64], u32)| {
-                    let ranges = ranges.iter();
-                    ranges.for_each(|range| visit(slots.deadlines_ns(*range), range.first));
-                };
-                rung.list_slots(std::mem::take(&mut self.spare_list), visit_all);
-                self.rungs.push(rung);
-                // A slot with a later deadline is in no list.
-                return last_ns + 1;
-            }
+        let has_entries = entry_count > 0;
+        if count > LISTED_MIN && last_ns < u64::MAX && !has_entries && !self.top.is_sparse(slots) {
+            let mut ranges = Vec::with_capacity(self.top.range_count());
+            self.top.take_ranges(&mut ranges, &mut self.spare);
+            let visit_all = |visit: &mut dyn FnMut(&[u64], u32)| {
+                let ranges = ranges.iter();
+                ranges.for_each(|range| visit(slots.deadlines_ns(*range), range.first));
+            };
+            rung.list_slots(mem::take(&mut self.spare_list), visit_all);
+            self.rungs.push(rung);
+            // A slot with a later deadline is in no list.
+            return last_ns + 1;
         }
         let push = |entry, spare: &mut Spare| rung.push(entry, spare);
         self.top.drain(slots, &mut self.spare, push);
@@ -399,9 +419,10 @@ impl DeadlineOrder {
             .iter()
             .filter_map(|slot| slots.leave_slot(*slot, last_ns));
         if listed.len() + later.len() <= LEN_MAX {
-            let before = self.run.gathered_len();
-            entries.for_each(|entry| self.run.gather_one(entry));
-            self.len += self.run.gathered_len() - before;
+            let gathered = self.run.gathered();
+            let before = gathered.len();
+            gathered.extend(entries);
+            self.len += gathered.len() - before;
             while let Some(block) = later.take_block() {
                 self.gather(block, slots);
             }
@@ -413,7 +434,7 @@ impl DeadlineOrder {
         while let Some(block) = later.take_block() {
             all.append(block, &mut self.spare);
         }
-        self.open(all, slots);
+        self.open(all, LEN_MAX, slots);
     }
 
     /// Gives entries to the listed timers that are left.
@@ -427,10 +448,10 @@ impl DeadlineOrder {
         self.len += all.len() - before;
     }
 
-    /// Sorts a bucket, or splits it into finer ones if it is large; returns the
-    /// latest deadline in it.
-    fn open(&mut self, mut bucket: Bucket, live: &impl Liveness) -> u64 {
-        if bucket.len() > LEN_MAX {
+    /// Sorts a bucket, or splits it into finer ones if it has more than `many` entries;
+    /// returns the latest deadline in it.
+    fn open(&mut self, mut bucket: Bucket, many: usize, live: &impl Liveness) -> u64 {
+        if bucket.len() > many {
             return self.push_rung(bucket, live);
         }
         while let Some(block) = bucket.take_block() {
@@ -442,7 +463,7 @@ impl DeadlineOrder {
 
     fn gather(&mut self, mut block: Box<EntryBlock>, live: &impl Liveness) {
         self.len -= block.retain(live);
-        self.run.gather(block.entries());
+        self.run.gathered().extend_from_slice(block.entries());
         self.spare.put(block);
     }
 

@@ -1,4 +1,7 @@
-use super::entry::{Liveness, TimerEntry};
+use super::{
+    entry::{Liveness, TimerEntry},
+    places::Places,
+};
 
 /// Slots that were claimed one after the other, and whose timers wait without
 /// entries: the slots themselves are in order of insertion.
@@ -41,6 +44,17 @@ pub(in crate::timer) trait RangedSlots: Liveness {
     /// Takes the timers that are due up to `last_ns` out of their range, in order
     /// of insertion.
     fn leave_range(&mut self, range: SlotRange, last_ns: u64, give: impl FnMut(TimerEntry));
+
+    /// Takes a timer out of each slot of a range, and puts their entries into `sorted`.
+    fn leave_for_places(
+        &mut self,
+        range: SlotRange,
+        places: &mut Places,
+        sorted: &mut [TimerEntry],
+    );
+
+    /// Takes all timers out of their range, in order of insertion.
+    fn leave_whole_range(&mut self, range: SlotRange, entries: &mut Vec<TimerEntry>);
 }
 
 impl RangeKey {

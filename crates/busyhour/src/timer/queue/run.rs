@@ -1,25 +1,27 @@
-use super::entry::{Liveness, TimerEntry};
+use super::{
+    entry::{Liveness, TimerEntry},
+    gathered::Gathered,
+    ranges::{RangedSlots, SlotRange},
+};
 
 /// The next timers, sorted.
 #[derive(Debug)]
 pub(in crate::timer) struct Run {
     /// The earliest is last. The last one is live; dead ones may be in between.
     entries: Vec<TimerEntry>,
-    /// Entries on their way into the run, in order of insertion.
-    gathered: Vec<TimerEntry>,
-    /// The keys by which they are sorted, see [`Run::sort_gathered`].
-    keys: Vec<u64>,
+    /// Those from which [`Run::fill`] will make the run.
+    gathered: Gathered,
 }
 
 impl Run {
     pub(in crate::timer) const fn new() -> Self {
         Self {
             entries: Vec::new(),
-            gathered: Vec::new(),
-            keys: Vec::new(),
+            gathered: Gathered::new(),
         }
     }
 
+    #[inline]
     pub(in crate::timer) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -33,9 +35,13 @@ impl Run {
     /// Removes the earliest, if it is due up to `last_ns`.
     #[inline]
     pub(in crate::timer) fn pop_until(&mut self, last_ns: u64) -> Option<TimerEntry> {
-        let is_due = |earliest: &&TimerEntry| earliest.deadline_ns <= last_ns;
-        self.entries.last().filter(is_due)?;
-        self.entries.pop()
+        let last = self.entries.len().checked_sub(1)?;
+        let earliest = self.entries[last];
+        if earliest.deadline_ns > last_ns {
+            return None;
+        }
+        self.entries.truncate(last);
+        Some(earliest)
     }
 
     /// The deadline of the latest; 0 if there is none.
@@ -61,9 +67,12 @@ impl Run {
         self.entries.insert(index, entry);
     }
 
-    /// Drops all entries.
+    /// Drops all entries, and their memory if it is much.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
+        if self.entries.capacity() > KEPT_MAX {
+            self.entries = Vec::new();
+        }
     }
 
     /// Removes all entries, the earliest first.
@@ -71,54 +80,29 @@ impl Run {
         self.entries.drain(..).rev()
     }
 
-    /// Adds to the entries from which [`Run::fill`] will make the run.
-    pub(super) fn gather(&mut self, entries: &[TimerEntry]) {
-        self.gathered.extend_from_slice(entries);
+    /// The entries from which [`Run::fill`] will make the run, in order of insertion.
+    pub(super) fn gathered(&mut self) -> &mut Vec<TimerEntry> {
+        self.gathered.entries()
     }
 
-    pub(super) fn gathered_len(&self) -> usize {
-        self.gathered.len()
-    }
-
-    /// The same for one entry.
-    pub(super) fn gather_one(&mut self, entry: TimerEntry) {
-        self.gathered.push(entry);
+    /// Makes the run, which must be empty, from ranges of `count` slots, each with a timer.
+    pub(super) fn fill_from(
+        &mut self,
+        count: usize,
+        ranges: &[SlotRange],
+        slots: &mut impl RangedSlots,
+    ) {
+        let gathered = &mut self.gathered;
+        gathered.sort_ranges_into(&mut self.entries, count, ranges, slots);
     }
 
     /// Makes the run, which must be empty, from the gathered entries.
     pub(super) fn fill(&mut self) {
-        self.sort_gathered();
-        let sorted = self.keys.iter().rev();
-        let gathered = &self.gathered;
-        let entries = sorted.map(|&key| gathered[key as usize % LEN_MAX]);
-        self.entries.extend(entries);
-        self.gathered.clear();
-    }
-
-    /// Fills `keys` with the gathered entries' indices in their low bits, in
-    /// order of the deadlines, then of the indices.
-    ///
-    /// With the deadline's distance from the first in the high bits they are
-    /// plain numbers to sort. That leaves 57 bits, over four years; a wider
-    /// span is sorted by looking the deadlines up.
-    fn sort_gathered(&mut self) {
-        let deadlines = self.gathered.iter().map(|entry| entry.deadline_ns);
-        let widen = |(first, last): (u64, u64), at: u64| (first.min(at), last.max(at));
-        let (first_ns, last_ns) = deadlines.clone().fold((u64::MAX, 0), widen);
-        self.keys.clear();
-        if last_ns.saturating_sub(first_ns) < u64::MAX / LEN_MAX as u64 {
-            let indexed = deadlines.zip(0u64..);
-            let keys = indexed.map(|(at, index)| (at - first_ns) * LEN_MAX as u64 + index);
-            self.keys.extend(keys);
-            self.keys.sort_unstable();
-        } else {
-            self.keys.extend(0..self.gathered.len() as u64);
-            let gathered = &self.gathered;
-            let key = |&index: &u64| (gathered[index as usize].deadline_ns, index);
-            self.keys.sort_unstable_by_key(key);
-        }
+        self.gathered.sort_into(&mut self.entries);
     }
 }
 
-/// The longest run that is made of what was gathered.
+/// The longest run that is made of a bucket; a larger one is split.
 pub(super) const LEN_MAX: usize = 128;
+/// A longer run than this does not keep its memory when it is over.
+const KEPT_MAX: usize = 4 * LEN_MAX;

@@ -1,6 +1,7 @@
 use super::{
     chunk::{CHUNK_SLOTS, Chunk, FreshSlot, SlotRelease, TimerPlace, TimerSlot},
     entry::{Liveness, TimerEntry},
+    places::Places,
     ranges::{GENERATIONS, RangeKey, RangedSlots, SlotRange},
 };
 use std::{fmt, num::NonZero, ops::Range};
@@ -146,16 +147,45 @@ impl<T> RangedSlots for TimerSlots<T> {
         if chunk.generation() != range.generation {
             return;
         }
-        let (first_of_chunk, with_entry) = (range.first - offset as u32, &mut self.with_entry);
+        let (first_of_chunk, mut count) = (range.first - offset as u32, 0);
         let offsets = offset..offset + range.len;
         chunk.leave_range(offsets, last_ns, |offset, deadline_ns, stamp| {
-            *with_entry += 1;
+            count += 1;
             give(TimerEntry::new(
                 deadline_ns,
                 first_of_chunk + offset as u32,
                 stamp,
             ));
         });
+        self.with_entry += count;
+    }
+
+    #[inline(never)]
+    fn leave_for_places(
+        &mut self,
+        range: SlotRange,
+        places: &mut Places,
+        sorted: &mut [TimerEntry],
+    ) {
+        let (number, offset) = split(range.first);
+        let chunk = self.chunks.get_mut(number);
+        if let Some(chunk) = chunk.filter(|chunk| chunk.generation() == range.generation) {
+            let offsets = offset..offset + range.len;
+            self.with_entry += range.len;
+            chunk.leave_for_places(offsets, range.first, places, sorted);
+        }
+    }
+
+    // In a function of its own the loop has all registers.
+    #[inline(never)]
+    fn leave_whole_range(&mut self, range: SlotRange, entries: &mut Vec<TimerEntry>) {
+        let (number, offset) = split(range.first);
+        let chunk = self.chunks.get_mut(number);
+        if let Some(chunk) = chunk.filter(|chunk| chunk.generation() == range.generation) {
+            let before = entries.len();
+            chunk.leave_whole_range(offset..offset + range.len, range.first, entries);
+            self.with_entry += entries.len() - before;
+        }
     }
 }
 
@@ -301,11 +331,10 @@ impl<T> TimerSlots<T> {
     pub(super) fn release_entry(&mut self, entry: TimerEntry) -> Option<T> {
         let (number, offset) = split(entry.slot());
         let chunk = self.chunks.get_mut(number)?;
-        let (value, release) = chunk.release(offset)?;
-        debug_assert_eq!(release.place(), TimerPlace::Entry);
+        let (value, is_at_an_edge) = chunk.release_entry(offset, entry.stamp())?;
         self.until_tidy -= 1;
         self.with_entry -= 1;
-        if release.is_at_an_edge() {
+        if is_at_an_edge {
             self.note_edge(number);
         }
         Some(value)

@@ -242,7 +242,7 @@ impl<T> TimerQueue<T> {
             if self.next_deadline()? > now {
                 return None;
             }
-            self.sort_first();
+            _ = self.sort_first();
         }
         self.order.pop_until(now.as_nanos())
     }
@@ -250,15 +250,16 @@ impl<T> TimerQueue<T> {
     /// Finds the earliest timer after the previous one was taken.
     #[inline]
     fn find_first(&mut self) {
-        self.sort_first();
-        if self.slots.is_time_to_tidy() || self.order.is_drained() {
+        let has_first = self.sort_first();
+        if self.slots.is_time_to_tidy() || !has_first {
             self.tidy();
         }
     }
 
-    /// Moves the earliest timer to the end of the run, where it can be popped.
+    /// Moves the earliest timer to the end of the run, where it can be popped; whether
+    /// there is one.
     #[inline]
-    fn sort_first(&mut self) {
+    fn sort_first(&mut self) -> bool {
         // If there are as many entries as timers with one, none is dead, and no
         // slot needs to be checked.
         match self.order.len() == self.slots.with_entry() {

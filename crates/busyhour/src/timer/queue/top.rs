@@ -90,38 +90,50 @@ impl Top {
         spare: &mut Spare,
         mut give: impl FnMut(TimerEntry, &mut Spare),
     ) {
-        self.close_range(spare);
+        self.drain_items(spare, |item, spare| match SlotRange::of_entry(item) {
+            Some(range) => slots.leave_range(range, u64::MAX, |entry| give(entry, spare)),
+            None if slots.is_live(item) => give(item, spare),
+            None => {}
+        });
+    }
+
+    /// The same, into `entries`.
+    pub(super) fn drain_into(
+        &mut self,
+        entries: &mut Vec<TimerEntry>,
+        slots: &mut impl RangedSlots,
+        spare: &mut Spare,
+    ) {
+        self.drain_items(spare, |item, _| match SlotRange::of_entry(item) {
+            Some(range) => slots.leave_whole_range(range, entries),
+            None if slots.is_live(item) => entries.push(item),
+            None => {}
+        });
+    }
+
+    /// Takes all out, entries and ranges in the form of entries.
+    fn drain_items(&mut self, spare: &mut Spare, mut give: impl FnMut(TimerEntry, &mut Spare)) {
+        let growing = self.grows().then(|| self.growing().to_entry());
+        self.growing_end = RangeKey::NONE;
         let mut items = mem::take(&mut self.bucket);
         (self.range_count, self.range_slots) = (0, 0);
         while let Some(block) = items.take_block() {
-            for &item in block.entries() {
-                match SlotRange::of_entry(item) {
-                    Some(range) => {
-                        slots.leave_range(range, u64::MAX, |entry| give(entry, spare));
-                    }
-                    None if slots.is_live(item) => give(item, spare),
-                    None => {}
-                }
-            }
+            block.entries().iter().for_each(|item| give(*item, spare));
             spare.put(block);
         }
+        growing.into_iter().for_each(|range| give(range, spare));
     }
 
-    /// Removes all ranges, if there is nothing else; gives them in order of
-    /// insertion.
-    pub(super) fn take_ranges(&mut self, spare: &mut Spare) -> Option<Vec<SlotRange>> {
-        if self.entry_count() > 0 {
-            return None;
-        }
-        self.close_range(spare);
-        let mut ranges = Vec::with_capacity(self.range_count);
-        while let Some(block) = self.bucket.take_block() {
-            let items = block.entries().iter().copied();
-            ranges.extend(items.filter_map(SlotRange::of_entry));
-            spare.put(block);
-        }
-        (self.range_count, self.range_slots) = (0, 0);
-        Some(ranges)
+    /// Moves all ranges into `ranges`, in order of insertion; there must be nothing else.
+    pub(super) fn take_ranges(&mut self, ranges: &mut Vec<SlotRange>, spare: &mut Spare) {
+        debug_assert_eq!(self.entry_count(), 0);
+        ranges.clear();
+        self.drain_items(spare, |item, _| ranges.extend(SlotRange::of_entry(item)));
+    }
+
+    /// Whether there are only ranges, and few of them.
+    pub(super) fn has_few_ranges(&self) -> bool {
+        self.entry_count() == 0 && self.range_count() <= RANGES_MAX
     }
 
     /// Takes all out, if there are only entries.
@@ -133,16 +145,14 @@ impl Top {
     pub(super) fn bounds(&mut self, slots: &impl RangedSlots, spare: &mut Spare) -> (u64, u64) {
         self.close_range(spare);
         let mut bounds = (u64::MAX, 0);
-        let mut widen = |at: u64| bounds = (bounds.0.min(at), bounds.1.max(at));
-        self.bucket
-            .for_each(|item| match SlotRange::of_entry(item) {
-                Some(range) => slots
-                    .deadlines_ns(range)
-                    .iter()
-                    .copied()
-                    .for_each(&mut widen),
-                None => widen(item.deadline_ns),
-            });
+        let widen = |(first, last): (u64, u64), at: &u64| (first.min(*at), last.max(*at));
+        self.bucket.for_each(|item| {
+            let deadlines = match SlotRange::of_entry(item) {
+                Some(range) => slots.deadlines_ns(range),
+                None => &[item.deadline_ns],
+            };
+            bounds = deadlines.iter().fold(bounds, widen);
+        });
         bounds
     }
 
@@ -260,5 +270,7 @@ impl Top {
 /// are sparse.
 const SPARSE_RATIO: usize = 8;
 const SPARSE_MIN: usize = 1024;
+/// So many ranges are few.
+const RANGES_MAX: usize = 16;
 /// How many of the newest timers are looked at.
 const SAMPLE_LEN: usize = 32;
