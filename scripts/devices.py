@@ -181,6 +181,8 @@ def measure_the_end(folder):
     ends = time.time() + END_IN
     with sqlite3.connect(f"{folder}/busyhour.db") as database:
         database.execute("UPDATE lease SET expires_at_ns = ?", (int(ends * 10**9),))
+    # Or the disk is busy with that while the server writes.
+    os.sync()
     server = Server(folder)
     try:
         check(time.time() < ends, f"the start took {server.started_in:.1f} s, and they have ended")
