@@ -10,16 +10,17 @@
 //!    go to the store.
 //! 4. When the commit is durable the 200 leaves, and if somebody listens the
 //!    device's state goes to the topic `device-state`, which keeps it.
-//! 5. `watcher`: each watcher is a subscriber of that topic; on its own
-//!    serializer a NOTIFY is written and sent.
+//! 5. `watcher`: the watchers of a device share a subscription to that topic; on the
+//!    strand of each a NOTIFY is written and sent.
 //!
 //! `core` is the list of the parts. Each part has its own state, counters and methods.
 //! README.md in this folder says what each of them has and uses, who owns whom, and how
 //! the server ends.
 //!
-//! Locks are taken in this order: the table of hints; a device's or a watcher's state;
-//! the table of mailboxes; one shard of a table (devices, watchers, transactions); a
-//! hint's lines; a lock of a topic or of the store's queue; then none. The locks of
+//! Locks are taken in this order: the table of hints; the subscription of what is watched; a
+//! device's or a watcher's state; the table of mailboxes; one shard of a table (devices, watchers,
+//! transactions); a hint's lines; who watches something, and what it knows; a lock of a topic or
+//! of the store's queue; then none. The locks of
 //! nonces, logins, failures, suppressed log lines, the directory of accounts, and of what a
 //! service said of credentials may be taken under any but the last, and no lock is taken under
 //! them, except as their files say.

@@ -249,7 +249,10 @@ impl Core {
             if let Some(core) = core.upgrade() {
                 let differences = core.accounts.directory.learn(news);
                 core.hints.follow_accounts(&differences);
-                core.watchers.move_mailboxes(&differences);
+                if differences.iter().any(|difference| difference.has_moved) {
+                    core.watching.list_feeds.forget_mailbox_hubs();
+                    core.watchers.move_mailboxes(&differences);
+                }
                 for gone in differences.iter().filter(|one| one.is_gone) {
                     core.accounts.note_removed(&gone.username);
                 }

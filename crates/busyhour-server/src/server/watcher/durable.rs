@@ -253,7 +253,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Calls `then` with the result of the row, on the watcher's serializer. If the
+    /// Calls `then` with the result of the row, on the watcher's strand. If the
     /// pool has ended, it runs on the store's thread: the result must not be lost.
     /// The caller may have the state locked.
     fn commit(

@@ -95,7 +95,7 @@ impl ListFeeds {
         (feed, true)
     }
 
-    /// The feed of this key, if a list has its resource.
+    /// The feed of this key, if its resource is watched, alone or on a list.
     pub(super) fn find_feed(&self, key: &FeedKey) -> Option<Arc<ResourceFeed>> {
         self.shard(key).get(key).and_then(Weak::upgrade)
     }
@@ -133,6 +133,11 @@ impl ListFeeds {
         if hubs.get(key).is_some_and(|hub| hub.strong_count() == 0) {
             hubs.remove(key);
         }
+    }
+
+    /// Accounts have other mailboxes: who watches a list of mailboxes from now on gets a hub that listens to those.
+    pub(in crate::server) fn forget_mailbox_hubs(&self) {
+        lock(&self.hubs).retain(|key, _| key.package != Package::MessageSummary);
     }
 
     /// An address has become an extension, or is none any more: what shows it needs another
@@ -176,7 +181,7 @@ impl ListFeeds {
 }
 
 const SHARDS: usize = 64;
-/// Few: a feed only passes on that something has changed.
+/// Few: a feed only passes on to many, or to lists, that something has changed.
 const SERIALIZERS: usize = 16;
 /// All feeds of a part may have news at once.
 const OPTIONS: KindOptions = KindOptions {

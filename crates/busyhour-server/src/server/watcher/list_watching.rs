@@ -136,7 +136,7 @@ impl Watcher {
             .execute_unbounded(Task::labelled(&"list", tell));
     }
 
-    /// The resource at this place of the list may have another state. One turn on the serializer
+    /// The resource at this place of the list may have another state. One turn on the strand
     /// takes all that have changed until it runs.
     pub(super) fn resource_changed(self: &Arc<Self>, place: u32) {
         let list_len = self.lamps.load(Ordering::Relaxed) as usize;

@@ -142,19 +142,42 @@ impl ResourceFeed {
             let Some(context) = feed.context.upgrade() else {
                 return;
             };
+            // One subscribes after the other, so the one that is kept is the one whose deliveries count.
+            let mut subscription = lock(&feed.subscription);
             let new = feed.subscribe(&context);
-            let old = lock(&feed.subscription).replace(new);
+            let old = subscription.replace(new);
+            drop(subscription);
             drop(old);
         });
         // Refused only when the server ends.
         let _ = self.serializer.execute_unbounded(restart);
     }
 
+    /// A hint that comes or goes before the subscription tells nobody of this feed, so it is looked for again after that.
     fn subscribe(self: &Arc<Self>, context: &Arc<WatcherContext>) -> BusSubscription {
+        loop {
+            let is_extension = self.is_extension(context);
+            let subscription = self.subscribe_to(context, is_extension);
+            if self.is_extension(context) == is_extension {
+                return subscription;
+            }
+        }
+    }
+
+    fn is_extension(&self, context: &WatcherContext) -> bool {
         match &self.key {
-            FeedKey::Line(address)
-                if context.hints.contain(context.accounts.account_of(address)) =>
-            {
+            FeedKey::Line(address) => context.hints.contain(context.accounts.account_of(address)),
+            FeedKey::Mailbox(_) => false,
+        }
+    }
+
+    fn subscribe_to(
+        self: &Arc<Self>,
+        context: &Arc<WatcherContext>,
+        is_extension: bool,
+    ) -> BusSubscription {
+        match &self.key {
+            FeedKey::Line(address) if is_extension => {
                 let extension = Name::new(context.accounts.account_of(address));
                 let topic = context.hints.topic();
                 BusSubscription::Extension(self.attach(topic, extension, State::Extension))
@@ -224,7 +247,8 @@ impl ResourceFeed {
         }
     }
 
-    /// Tells few on the thread that publishes, which may hold the lock of a device, and many in a turn of their own.
+    /// Tells few on the thread that publishes, which may hold the lock of a device; many, and lists, whose watchers may be many, in a
+    /// turn of their own.
     fn tell_soon(self: &Arc<Self>) {
         if lock(&self.followers).are_few() {
             return self.tell();
@@ -272,7 +296,7 @@ impl ResourceFeed {
 
 impl Followers {
     fn are_few(&self) -> bool {
-        self.lists.len() + self.watchers.len() <= FEW
+        self.lists.is_empty() && self.watchers.len() <= FEW
     }
 }
 

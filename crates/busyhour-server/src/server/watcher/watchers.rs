@@ -382,11 +382,11 @@ impl WatcherRow {
 const SHARDS: usize = 64;
 /// Many more than threads, so that two watchers at work seldom share one.
 const STRANDS: usize = 1024;
-/// Twice what one watcher may have waiting by default.
+/// So many watchers may have something waiting when all of them are told at once.
 const OPTIONS: KindOptions = KindOptions {
     name: "watcher",
-    low: 4,
-    high: 64,
+    low: 64,
+    high: 1024,
     unlabelled: "events or its timer",
 };
 

@@ -8,7 +8,7 @@
 
 use crate::sync::{
     CachePadded, Mutex,
-    atomic::{AtomicU64, Ordering, fence},
+    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
     lock, modelled_static, modelled_thread_local_with_drop, store_sequential_u64, try_lock,
 };
 use std::{cell::OnceCell, marker::PhantomData};
@@ -22,8 +22,9 @@ pub(in crate::bus) struct Epochs {
 /// The records of threads. They stay for other threads, so there are as many as threads have ever
 /// read at the same time.
 struct Readers {
-    all: Vec<&'static Reader>,
-    /// Those whose threads have ended.
+    /// Those of threads, each at its [`place`](Reader::place).
+    used: Vec<&'static Reader>,
+    /// Those whose threads have ended: nobody has to look at them.
     unused: Vec<&'static Reader>,
 }
 
@@ -33,6 +34,8 @@ pub(in crate::bus) struct Reader {
     /// does not read. Written by its thread, read by the thread that advances
     /// the epoch.
     noted: CachePadded<AtomicU64>,
+    /// Where it is among those that are used. Read and written under their lock.
+    place: AtomicUsize,
 }
 
 /// While this lives, nothing that its thread can find in a table is freed.
@@ -45,7 +48,7 @@ pub(in crate::bus) struct Pin<'a> {
 
 impl Readers {
     const NONE: Self = Self {
-        all: Vec::new(),
+        used: Vec::new(),
         unused: Vec::new(),
     };
 }
@@ -56,6 +59,7 @@ impl Reader {
     fn new() -> Self {
         Self {
             noted: CachePadded(AtomicU64::new(Self::IDLE)),
+            place: AtomicUsize::new(0),
         }
     }
 }
@@ -73,16 +77,23 @@ impl Epochs {
     /// A record for a thread. Whoever has it returns it.
     pub(in crate::bus) fn register(&self) -> &'static Reader {
         let mut readers = lock(&self.readers);
-        if let Some(reader) = readers.unused.pop() {
-            return reader;
-        }
-        let reader: &'static Reader = Box::leak(Box::new(Reader::new()));
-        readers.all.push(reader);
+        let unused = readers.unused.pop();
+        let reader = unused.unwrap_or_else(|| Box::leak(Box::new(Reader::new())));
+        reader.place.store(readers.used.len(), Ordering::Relaxed);
+        readers.used.push(reader);
         reader
     }
 
+    /// Takes a record back from a thread that does not read.
     fn unregister(&self, reader: &'static Reader) {
-        lock(&self.readers).unused.push(reader);
+        debug_assert_eq!(reader.noted.load(Ordering::Relaxed), Reader::IDLE);
+        let mut readers = lock(&self.readers);
+        let place = reader.place.load(Ordering::Relaxed);
+        readers.used.swap_remove(place);
+        if let Some(moved) = readers.used.get(place) {
+            moved.place.store(place, Ordering::Relaxed);
+        }
+        readers.unused.push(reader);
     }
 
     /// Begins to read, on the thread that owns the record.
@@ -122,7 +133,7 @@ impl Epochs {
             let noted = reader.noted.load(Ordering::Acquire);
             noted != Reader::IDLE && noted != now
         };
-        if !readers.all.iter().any(is_behind) {
+        if !readers.used.iter().any(is_behind) {
             self.now.store(now + 1, Ordering::Release);
         }
     }
@@ -160,7 +171,9 @@ pub(in crate::bus) fn pinned<R>(read: impl FnOnce(&Pin<'_>) -> R) -> R {
         // The thread is ending and has returned its record.
         Err(_) => at_end.insert(Registered::new()).0,
     };
-    read(&epochs().pin(reader))
+    // Over before the record goes back.
+    let pin = epochs().pin(reader);
+    read(&pin)
 }
 
 /// A record that is another thread's after this one.
@@ -195,7 +208,38 @@ mod tests {
         let (first, second) = (epochs.register(), epochs.register());
         assert!(!std::ptr::eq(first, second), "both are in use");
         epochs.unregister(first);
+        assert_eq!(
+            lock(&epochs.readers).used.len(),
+            1,
+            "an advance looks at one"
+        );
         assert!(std::ptr::eq(epochs.register(), first));
-        assert_eq!(lock(&epochs.readers).all.len(), 2);
+        epochs.unregister(second);
+        epochs.unregister(first);
+        assert_eq!(lock(&epochs.readers).used.len(), 0);
+        assert_eq!(lock(&epochs.readers).unused.len(), 2);
+    }
+
+    #[test]
+    fn a_thread_that_ends_returns_its_record() {
+        let record = || {
+            THREAD.with(|reader| std::ptr::from_ref(reader.get_or_init(Registered::new).0).addr())
+        };
+        let of_ended = std::thread::spawn(record).join().expect("it ends");
+        let unused = || {
+            lock(&epochs().readers)
+                .unused
+                .iter()
+                .map(|it| std::ptr::from_ref(*it).addr())
+                .collect::<Vec<_>>()
+        };
+        let used = || {
+            lock(&epochs().readers)
+                .used
+                .iter()
+                .any(|it| std::ptr::from_ref(*it).addr() == of_ended)
+        };
+        // Another test's thread may have it already.
+        assert!(unused().contains(&of_ended) || used());
     }
 }

@@ -74,9 +74,11 @@ impl<A, B, C> Lines<A, B, C> {
             assert!(align_of::<A>() <= LINE_BYTES);
             assert!(align_of::<B>() <= LINE_BYTES && align_of::<C>() <= LINE_BYTES);
         }
-        let slot = width * size_of::<A>() + size_of::<B>() + size_of::<C>();
+        let slot = width * size_of::<A>() + size_of::<B>();
+        let eighths = len / 8 * size_of::<C>();
         let bytes = len.checked_mul(slot);
         let layout = bytes
+            .and_then(|bytes| bytes.checked_add(eighths))
             .and_then(|bytes| bytes.checked_add(3 * LINE_BYTES))
             .and_then(|bytes| Layout::from_size_align(bytes, align_of::<u64>()).ok());
         layout.expect("a table is smaller than the address space")

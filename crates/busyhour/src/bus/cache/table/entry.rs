@@ -254,7 +254,8 @@ impl<E> TaggedEvent<E> {
         self.0.is_null()
     }
 
-    /// Whether a key with this hash may have its last value here. The entry is not empty.
+    /// Whether a key with this hash may have its last value here. Of an empty entry the answer may be wrong: whoever looks
+    /// at it finds nothing.
     #[inline(always)]
     pub(super) fn is_live_with(&self, hash: u64) -> bool {
         self.0.addr() & (TAG_MASK | NOT_LIVE) == tag(hash)
