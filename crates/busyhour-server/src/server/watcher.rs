@@ -1,8 +1,8 @@
 //! One watcher: its subscription, its feed from the bus, its timer.
 //!
 //! Everything here runs on the watcher's strand: requests, responses, states from the bus and the expiry timer, so NOTIFY
-//! requests leave in order. A strand is a serializer that some watchers share, always the same ones, as devices do: one of its own
-//! takes a quarter of what a watcher takes. No turn waits for anything, so the wait for a strand is short.
+//! requests leave in order. A strand is a serializer that some watchers share, always the same ones, as devices do: a serializer for each
+//! would add a quarter to what a watcher takes. No turn waits for anything, so the wait for a strand is short.
 
 pub(super) mod watchers;
 pub(super) mod watcher_context;
@@ -315,7 +315,7 @@ impl Watcher {
         match package {
             Package::Presence | Package::Dialog | Package::MessageSummary => {
                 let feed = ResourceFeed::open(context, &context.feed_key(package, device));
-                feed.tell_watcher(self);
+                feed.add_watcher(self);
                 StateSubscription::Resource(feed)
             }
             Package::Registration => {

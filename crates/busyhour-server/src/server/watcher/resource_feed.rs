@@ -96,7 +96,7 @@ impl ResourceFeed {
     }
 
     /// A watcher is told from now on that the state may have changed; what it is now it has to read itself.
-    pub(super) fn tell_watcher(&self, watcher: &Arc<Watcher>) {
+    pub(super) fn add_watcher(&self, watcher: &Arc<Watcher>) {
         let weak = Arc::downgrade(watcher);
         lock(&self.followers).watchers.insert(watcher.number, weak);
     }
@@ -107,7 +107,7 @@ impl ResourceFeed {
     }
 
     /// The watcher has ended.
-    pub(super) fn leave_watcher(&self, watcher: &Watcher) {
+    pub(super) fn remove_watcher(&self, watcher: &Watcher) {
         lock(&self.followers).watchers.remove(&watcher.number);
     }
 
@@ -308,5 +308,5 @@ impl Drop for ResourceFeed {
     }
 }
 
-/// To tell so many takes two microseconds.
+/// So many are told while the lock of a device is held.
 const FEW: usize = 16;

@@ -102,7 +102,7 @@ impl Watcher {
     pub(super) fn leave_feed(&self, feed: Option<StateSubscription>) {
         match &feed {
             Some(StateSubscription::List(hub)) => hub.leave(self),
-            Some(StateSubscription::Resource(feed)) => feed.leave_watcher(self),
+            Some(StateSubscription::Resource(feed)) => feed.remove_watcher(self),
             Some(StateSubscription::Registration(_) | StateSubscription::Watchers(..)) | None => {}
         }
     }
