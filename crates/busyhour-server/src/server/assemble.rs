@@ -52,7 +52,7 @@ use super::{
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     steady::Steady,
     tenant::tenants::Tenants,
-    watcher::{list_feeds::ListFeeds, watcher_context::WatcherContext, watchers::Watchers},
+    watcher::{resource_feeds::ResourceFeeds, watcher_context::WatcherContext, watchers::Watchers},
     webhook::webhooks::Webhooks,
 };
 use busyhour::{bus::Name, runtime::Runtime};
@@ -252,7 +252,7 @@ pub(super) fn assemble(
         (domains.clone(), responder.clone()),
     ));
     let lamps = bounds.phones(config.limits.list_lamps_max);
-    let list_feeds = Arc::new(ListFeeds::new(&runtime, lamps, secrets.seed("lists")));
+    let resource_feeds = Arc::new(ResourceFeeds::new(&runtime, lamps, secrets.seed("lists")));
     let lists = Lists::new(
         (&config, domains.clone()),
         persistence.clone(),
@@ -263,13 +263,13 @@ pub(super) fn assemble(
         (&config, domains.clone()),
         persistence.clone(),
         devices.clone(),
-        (watchers.clone(), list_feeds.clone()),
+        (watchers.clone(), resource_feeds.clone()),
         changes.clone(),
     ));
     tell_states(&changes, &mailboxes, &hints, &calls, &devices);
     let watching = Arc::new(WatcherContext {
         watchers: watchers.clone(),
-        list_feeds,
+        resource_feeds,
         hints: hints.clone(),
         lists: Arc::new(lists),
         devices: devices.clone(),

@@ -250,7 +250,7 @@ impl Core {
                 let differences = core.accounts.directory.learn(news);
                 core.hints.follow_accounts(&differences);
                 if differences.iter().any(|difference| difference.has_moved) {
-                    core.watching.list_feeds.forget_mailbox_hubs();
+                    core.watching.resource_feeds.forget_mailbox_hubs();
                     core.watchers.move_mailboxes(&differences);
                 }
                 for gone in differences.iter().filter(|one| one.is_gone) {

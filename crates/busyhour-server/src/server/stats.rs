@@ -521,7 +521,7 @@ pub struct HintStats {
 
 impl Core {
     fn list_stats(&self) -> ListStats {
-        let feeds = &self.watching.list_feeds;
+        let feeds = &self.watching.resource_feeds;
         let (resource_count, watched_count) = feeds.counts();
         ListStats {
             watched_count: watched_count as u64,

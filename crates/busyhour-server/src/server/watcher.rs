@@ -6,7 +6,7 @@
 
 pub(super) mod watchers;
 pub(super) mod watcher_context;
-pub(super) mod list_feeds;
+pub(super) mod resource_feeds;
 pub(super) mod list_hub;
 mod resource_feed;
 mod list_resolution;
@@ -22,10 +22,10 @@ mod watcher_listing;
 pub(super) mod view;
 
 use self::{
-    list_feeds::FeedKey,
     list_hub::ListHub,
     list_watching::{ChangedPlaces, ResolvedList},
     resource_feed::ResourceFeed,
+    resource_feeds::FeedKey,
     resource_index::ResourceHash,
     watcher_context::WatcherContext,
     watcher_infos::WatcherInfoPlace,
@@ -65,7 +65,8 @@ pub(super) struct Watcher {
     holder: Holder,
     /// `None` if nobody may ask who watches what it watches.
     resource_hash: Option<ResourceHash>,
-    serializer: Serializer,
+    /// Shared with other watchers.
+    strand: Serializer,
     /// Requests and responses that wait for their turn.
     queued: AtomicU32,
     context: Weak<WatcherContext>,
@@ -140,7 +141,7 @@ impl Watcher {
             tag: tag.into(),
             holder,
             resource_hash: context.watchers.index.hash_of(&subscription),
-            serializer: context.watchers.strand(number).clone(),
+            strand: context.watchers.strand(number).clone(),
             queued: AtomicU32::new(0),
             context: Arc::downgrade(context),
             lamps: AtomicU64::new(0),
@@ -356,7 +357,7 @@ impl Watcher {
     ) -> bus::Subscription<E> {
         let watcher = Arc::downgrade(self);
         let feed = feed.name(self.describe());
-        feed.on(&self.serializer).start(move |delivery| {
+        feed.on(&self.strand).start(move |delivery| {
             if let Some(watcher) = watcher.upgrade() {
                 watcher.hear(&delivery, wrap);
             }
@@ -386,7 +387,7 @@ impl Watcher {
             watcher.queued.fetch_sub(1, Ordering::Relaxed);
             take_in(&watcher);
         });
-        let is_pushed = self.serializer.execute(task).is_ok();
+        let is_pushed = self.strand.execute(task).is_ok();
         if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
         }
@@ -406,7 +407,7 @@ impl Watcher {
     /// What must not be lost, however much waits for the strand.
     fn push_task(&self, task: Task) {
         // Refused only when the server ends.
-        let _ = self.serializer.execute_unbounded(task);
+        let _ = self.strand.execute_unbounded(task);
     }
 
     fn hear<E: Event<Key = Name>>(
@@ -586,7 +587,7 @@ impl Watcher {
         let timers = &context.timers;
         let set = state
             .expiry_timer
-            .set(deadline, EXPIRY, timers, &self.serializer, fire);
+            .set(deadline, EXPIRY, timers, &self.strand, fire);
         if set.is_err() {
             context.responder.traffic.refused_table_full.increment();
         }

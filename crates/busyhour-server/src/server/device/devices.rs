@@ -399,7 +399,7 @@ impl DeviceContext {
             return device.leave_if_idle(self);
         }
         let id = device_request.id();
-        // It takes no more only when the server ends, and the connections with it.
+        // Refused when the server ends, or when 65,536 turns wait for its strand: then the client sends it again.
         if !device.push(self, device_request) {
             self.abandon_request(id);
         }

@@ -27,7 +27,7 @@ use crate::server::{
         queues::SerializerListing,
         serializer_kind::{KindOptions, SerializerKind},
     },
-    watcher::{list_feeds::ListFeeds, watchers::Watchers},
+    watcher::{resource_feeds::ResourceFeeds, watchers::Watchers},
 };
 use busyhour::{
     bus::{Name, Topic},
@@ -56,7 +56,7 @@ pub(in crate::server) struct Hints {
     persistence: Arc<Persistence>,
     devices: Arc<DeviceContext>,
     watchers: Arc<Watchers>,
-    list_feeds: Arc<ListFeeds>,
+    resource_feeds: Arc<ResourceFeeds>,
 }
 
 /// An extension and its devices, as the configuration names them.
@@ -176,7 +176,7 @@ impl Hints {
         (config, domains): (&ServerConfig, Domains),
         persistence: Arc<Persistence>,
         devices: Arc<DeviceContext>,
-        (watchers, list_feeds): (Arc<Watchers>, Arc<ListFeeds>),
+        (watchers, resource_feeds): (Arc<Watchers>, Arc<ResourceFeeds>),
         changes: Arc<Changes>,
     ) -> Self {
         Self {
@@ -193,7 +193,7 @@ impl Hints {
             persistence,
             devices,
             watchers,
-            list_feeds,
+            resource_feeds,
         }
     }
 
@@ -530,7 +530,7 @@ impl Hints {
     fn move_watchers(&self, extension: &str) {
         if self.may_be_watched(extension) {
             self.watchers.move_extension(extension);
-            self.list_feeds.move_extension(extension);
+            self.resource_feeds.move_extension(extension);
         }
     }
 

@@ -194,7 +194,7 @@ impl Core {
             return self.responder.drop_arrival(&inbound);
         }
         let transaction = inbound.transaction;
-        // It takes no more only when the server ends, and the connections with it.
+        // Refused when the server ends, or when 65,536 turns wait for its strand: then the client sends it again.
         if !watcher.push(inbound) {
             self.responder.abandon(transaction);
         }
@@ -277,7 +277,7 @@ impl Core {
         let mut watcher = Watcher::new(id, &tag, holder, &self.watching, subscription);
         if let Some(list) = list {
             let count = lamps_of(&list.list, recipients.as_deref());
-            let taken = self.watching.list_feeds.lamps.take(holder, count);
+            let taken = self.watching.resource_feeds.lamps.take(holder, count);
             taken.map_err(&mut no_room)?;
             watcher = watcher.with_list(list, count);
         }

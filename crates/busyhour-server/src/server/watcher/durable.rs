@@ -266,7 +266,7 @@ impl Watcher {
         let watcher = self.clone();
         let done = move |result| {
             let task = Task::labelled(&"commit", move || then(result));
-            if let Err(rejected) = watcher.serializer.execute_unbounded(task) {
+            if let Err(rejected) = watcher.strand.execute_unbounded(task) {
                 rejected.task.run();
             }
         };

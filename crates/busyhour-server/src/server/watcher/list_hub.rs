@@ -2,8 +2,8 @@
 
 use super::{
     Watcher,
-    list_feeds::{FeedKey, HubKey, ListFeeds},
     resource_feed::ResourceFeed,
+    resource_feeds::{FeedKey, HubKey, ResourceFeeds},
     watcher_context::WatcherContext,
 };
 use busyhour::{
@@ -19,7 +19,7 @@ use std::{
 /// A list with watchers.
 pub(in crate::server) struct ListHub {
     key: HubKey,
-    table: Weak<ListFeeds>,
+    table: Weak<ResourceFeeds>,
     context: Weak<WatcherContext>,
     serializer: Serializer,
     itself: Weak<Self>,
@@ -41,14 +41,14 @@ impl ListHub {
         let make = |key, serializer| {
             Arc::new_cyclic(|itself| Self {
                 key,
-                table: Arc::downgrade(&context.list_feeds),
+                table: Arc::downgrade(&context.resource_feeds),
                 context: Arc::downgrade(context),
                 serializer,
                 itself: itself.clone(),
                 state: Mutex::default(),
             })
         };
-        let (hub, is_new) = context.list_feeds.hub(key, make);
+        let (hub, is_new) = context.resource_feeds.hub(key, make);
         if is_new {
             hub.push_portion(0);
         }
@@ -153,7 +153,7 @@ impl ResourceStates for ListHub {
         let context = self.context.upgrade()?;
         let resource = &self.key.list.resources.get(place)?.resource;
         let key = context.feed_key(self.key.package, resource);
-        let feed = context.list_feeds.find_feed(&key);
+        let feed = context.resource_feeds.find_feed(&key);
         let known = feed.and_then(|feed| feed.state());
         known.unwrap_or_else(|| context.state_of(&key))
     }

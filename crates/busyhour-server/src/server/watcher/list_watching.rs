@@ -2,7 +2,7 @@
 //! the list has, and hears from their hub what has changed.
 
 use super::{
-    StateSubscription, Watcher, list_feeds::HubKey, list_hub::ListHub,
+    StateSubscription, Watcher, list_hub::ListHub, resource_feeds::HubKey,
     watcher_context::WatcherContext,
 };
 use busyhour::task::{Executor, Task};
@@ -77,7 +77,7 @@ impl Watcher {
         };
         // Refused only when the server ends.
         let _ = self
-            .serializer
+            .strand
             .execute_unbounded(Task::labelled(&"another list", resolve));
     }
 
@@ -115,6 +115,10 @@ impl Watcher {
             before.leave(self);
         }
         hub.join(self);
+        // Whoever has ended it meanwhile did not find it among the hub's watchers.
+        if self.lock().is_over {
+            hub.leave(self);
+        }
     }
 
     /// The states of all resources are on the bus.
@@ -131,9 +135,7 @@ impl Watcher {
             });
         };
         // Refused only when the server ends.
-        let _ = self
-            .serializer
-            .execute_unbounded(Task::labelled(&"list", tell));
+        let _ = self.strand.execute_unbounded(Task::labelled(&"list", tell));
     }
 
     /// The resource at this place of the list may have another state. One turn on the strand
@@ -160,7 +162,7 @@ impl Watcher {
         };
         // Refused only when the server ends.
         let _ = self
-            .serializer
+            .strand
             .execute_unbounded(Task::labelled(&"resources", tell));
     }
 
@@ -168,7 +170,7 @@ impl Watcher {
     /// there is room: it has watched the list before, and the list has changed.
     fn note_lamps(&self, context: &WatcherContext, count: u64) {
         let before = self.lamps.swap(count, Ordering::Relaxed);
-        let lamps = &context.list_feeds.lamps;
+        let lamps = &context.resource_feeds.lamps;
         lamps.give_back(self.holder, before);
         lamps.take_anyway(self.holder, count);
     }
@@ -176,7 +178,7 @@ impl Watcher {
     /// The subscription has ended.
     pub(in crate::server) fn forget_lamps(&self, context: &WatcherContext) {
         let count = self.lamps.swap(0, Ordering::Relaxed);
-        context.list_feeds.lamps.give_back(self.holder, count);
+        context.resource_feeds.lamps.give_back(self.holder, count);
     }
 }
 

@@ -5,8 +5,8 @@
 
 use super::{
     Watcher,
-    list_feeds::{FeedKey, ListFeeds},
     list_hub::ListHub,
+    resource_feeds::{FeedKey, ResourceFeeds},
     watcher_context::WatcherContext,
 };
 use crate::lock::lock;
@@ -28,7 +28,7 @@ use std::{
 /// resource share one.
 pub(in crate::server) struct ResourceFeed {
     key: FeedKey,
-    feeds: Weak<ListFeeds>,
+    feeds: Weak<ResourceFeeds>,
     context: Weak<WatcherContext>,
     serializer: Serializer,
     followers: Mutex<Followers>,
@@ -73,7 +73,7 @@ struct Follower {
 impl ResourceFeed {
     /// The feed of this key, which listens when this returns.
     pub(super) fn open(context: &Arc<WatcherContext>, key: &FeedKey) -> Arc<Self> {
-        let feeds = &context.list_feeds;
+        let feeds = &context.resource_feeds;
         let make = |serializer| {
             Arc::new(Self {
                 key: key.clone(),

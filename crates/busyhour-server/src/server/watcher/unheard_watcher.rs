@@ -154,7 +154,7 @@ mod tests {
         let watcher = watcher(&core, &runtime, Transport::Tcp);
         let open = || {
             (0..Watchers::PARTS).for_each(|part| core.watchers.way_is_open(part));
-            let queued = watcher.serializer.len();
+            let queued = watcher.strand.len();
             let simulation = runtime.simulation().expect("it is one");
             simulation.run_for(Duration::from_millis(1));
             (queued, core.watchers.stats().notified)

@@ -45,7 +45,7 @@ impl Watcher {
         };
         // There is one of these for each connection. It is refused only when the server ends.
         let task = Task::labelled(&"end of a connection", end);
-        let _ = self.serializer.execute_unbounded(task);
+        let _ = self.strand.execute_unbounded(task);
     }
 
     /// This connection has ended. Whoever subscribes over it again after all enters it again.

@@ -5,7 +5,7 @@
 //! reference to the context. So all of them end with the server's last handle, but for a
 //! turn that has begun: it has every part that it needs until it is done.
 
-use super::{Watcher, list_feeds::ListFeeds, watchers::Watchers};
+use super::{Watcher, resource_feeds::ResourceFeeds, watchers::Watchers};
 use crate::server::{
     access::account_policy::AccountPolicy,
     device::device_context::DeviceContext,
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// The table of watchers, what they listen to, and the parts that they use.
 pub(in crate::server) struct WatcherContext {
     pub(in crate::server) watchers: Arc<Watchers>,
-    pub(in crate::server) list_feeds: Arc<ListFeeds>,
+    pub(in crate::server) resource_feeds: Arc<ResourceFeeds>,
     pub(in crate::server) hints: Arc<Hints>,
     pub(in crate::server) lists: Arc<Lists>,
     pub(in crate::server) devices: Arc<DeviceContext>,

@@ -31,7 +31,7 @@ impl Watcher {
         };
         // However much waits: it must not keep the row. It is refused only when the server ends.
         let task = Task::labelled(&"another node has it", give_away);
-        let _ = self.serializer.execute_unbounded(task);
+        let _ = self.strand.execute_unbounded(task);
     }
 
     /// It has ended, and those who watch its resource are told so.
@@ -77,7 +77,7 @@ impl Watcher {
         };
         // It is refused only when the server ends.
         let task = Task::labelled(&"another one in its place", give_way);
-        let _ = self.serializer.execute_unbounded(task);
+        let _ = self.strand.execute_unbounded(task);
     }
 
     /// Gives up all that it has; the feed is dropped outside the lock.

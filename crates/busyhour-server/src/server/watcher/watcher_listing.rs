@@ -7,7 +7,7 @@
 //! for those that were made before when he hears that his hub is complete.
 
 use super::{
-    Inner, StateSubscription, Watcher, list_feeds::FeedKey, watcher_context::WatcherContext,
+    Inner, StateSubscription, Watcher, resource_feeds::FeedKey, watcher_context::WatcherContext,
     watcher_infos::InfoKey,
 };
 use busyhour::bus::Name;
@@ -132,7 +132,7 @@ impl WatcherContext {
     fn watchers_of(&self, package: Package, resource: &Name) -> Vec<Arc<Watcher>> {
         let mut watchers = self.watchers.of(package, resource);
         let key = self.feed_key(package, resource);
-        let Some(feed) = self.list_feeds.find_feed(&key) else {
+        let Some(feed) = self.resource_feeds.find_feed(&key) else {
             return watchers;
         };
         for (hub, _) in feed.lists() {

@@ -266,9 +266,6 @@ impl Watchers {
     pub(in crate::server) fn move_mailboxes(&self, differences: &[Difference]) {
         let moved = differences.iter().filter(|difference| difference.has_moved);
         let moved: HashSet<&str> = moved.map(|difference| &*difference.username).collect();
-        if moved.is_empty() {
-            return;
-        }
         for watcher in self.all() {
             // A list may have any of them.
             let is_concerned = || {

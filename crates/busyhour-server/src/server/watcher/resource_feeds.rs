@@ -34,7 +34,7 @@ use std::{
 };
 
 /// The table of feeds and hubs.
-pub(in crate::server) struct ListFeeds {
+pub(in crate::server) struct ResourceFeeds {
     pub(in crate::server) kind: SerializerKind,
     /// Resources that subscriptions to lists have, each as often as it is on one.
     pub(in crate::server) lamps: Shares,
@@ -62,7 +62,7 @@ pub(in crate::server) struct HubKey {
 
 type FeedTable = HashMap<FeedKey, Weak<ResourceFeed>, FixedState>;
 
-impl ListFeeds {
+impl ResourceFeeds {
     /// Names come from clients, so the `seed` is secret.
     pub(in crate::server) fn new(runtime: &Runtime, lamps: Shares, seed: u64) -> Self {
         let kind = SerializerKind::new(runtime, OPTIONS);
@@ -185,7 +185,7 @@ const SHARDS: usize = 64;
 const SERIALIZERS: usize = 16;
 /// All feeds of a part may have news at once.
 const OPTIONS: KindOptions = KindOptions {
-    name: "list feed",
+    name: "resource feed",
     low: 256,
     high: 4096,
     unlabelled: "events",
