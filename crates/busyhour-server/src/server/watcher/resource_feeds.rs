@@ -190,3 +190,33 @@ const OPTIONS: KindOptions = KindOptions {
     high: 4096,
     unlabelled: "events",
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::core::Core;
+
+    /// Those who watched before are told to subscribe again, and one of them may be quicker than the end of the others.
+    #[test]
+    fn who_subscribes_to_mailboxes_after_an_account_has_moved_does_not_join_those_before() {
+        let runtime = Runtime::simulated(1);
+        let core = Core::simulated(&runtime, 10);
+        let open = |package| {
+            let list = ResourceList {
+                uri: "sip:all@example.com".into(),
+                name: None,
+                resources: Box::default(),
+            };
+            let list = Arc::new(list);
+            ListHub::open(&core.watching, HubKey { package, list })
+        };
+        let packages = [Package::MessageSummary, Package::Dialog];
+        let before = packages.map(open);
+        core.watching.resource_feeds.forget_mailbox_hubs();
+        let after = packages.map(open);
+        let is_same = [0, 1].map(|place| Arc::ptr_eq(&before[place], &after[place]));
+        assert_eq!(is_same, [false, true]);
+        drop(before);
+        assert_eq!(core.watching.resource_feeds.counts(), (0, 2));
+    }
+}
