@@ -34,6 +34,8 @@ pub struct Source {
     pub paths: BTreeSet<(Vec<String>, usize)>,
     /// Lines with an `unsafe` block, function, impl or trait.
     pub unsafe_lines: Vec<usize>,
+    /// Lines with a `let` inside a longer condition.
+    pub let_chain_lines: Vec<usize>,
     pub functions: Vec<Function>,
     /// Structs, enums, traits, unions and aliases, with the line of each.
     pub types: Vec<(String, usize)>,
@@ -213,6 +215,14 @@ impl<'ast> Visit<'ast> for Source {
     fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {
         self.unsafe_at(Some(block.unsafe_token.span));
         visit::visit_expr_unsafe(self, block);
+    }
+
+    fn visit_expr_binary(&mut self, condition: &'ast syn::ExprBinary) {
+        let is_let = |side: &syn::Expr| matches!(side, syn::Expr::Let(_));
+        if is_let(&condition.left) || is_let(&condition.right) {
+            self.let_chain_lines.push(condition.span().start().line);
+        }
+        visit::visit_expr_binary(self, condition);
     }
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {

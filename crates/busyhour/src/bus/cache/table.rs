@@ -222,10 +222,10 @@ impl<E: Event> CacheTable<E> {
     pub(in crate::bus) fn get(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<E> {
         let wanted = |event: &E| (event.key() == key).then(|| event.clone());
         let slots = self.pinned_slots(pin);
-        if let Some(cells) = slots.probable(hash)
-            && let EntryProbe::Found(Some(event)) = cells.probe(hash, pin, wanted)
-        {
-            return Some(event);
+        if let Some(cells) = slots.probable(hash) {
+            if let EntryProbe::Found(Some(event)) = cells.probe(hash, pin, wanted) {
+                return Some(event);
+            }
         }
         for cells in slots.probe_entries(hash) {
             match cells.probe(hash, pin, wanted) {

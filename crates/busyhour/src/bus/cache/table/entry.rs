@@ -153,10 +153,10 @@ impl<'a, E: Event> EntryCells<'a, E> {
         look: impl FnOnce(&E) -> R,
     ) -> EntryProbe<R> {
         let tagged = self.load(pin);
-        if tagged.is_live_with(hash)
-            && let Some(found) = self.look_at(&tagged, pin, look)
-        {
-            return EntryProbe::Found(found);
+        if tagged.is_live_with(hash) {
+            if let Some(found) = self.look_at(&tagged, pin, look) {
+                return EntryProbe::Found(found);
+            }
         }
         match tagged.is_empty() {
             true => EntryProbe::End,
