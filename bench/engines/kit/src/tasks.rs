@@ -56,22 +56,27 @@ pub fn external<P: Pool>(args: &Args, pool: P) {
     load.report_external(n, begin);
 }
 
-/// Runs `serializer-pingpong`; `serializer` makes one of the 400.
+/// Runs `serializer-pingpong`; `serializer` makes one of each pair's two.
 pub fn pingpong<S: Serial>(args: &Args, mut serializer: impl FnMut(u64) -> S) {
     let load: &'static Load = Box::leak(Box::default());
+    let pairs = pair_count(args);
     let mut stations = Vec::new();
-    for pair in 0..PAIRS {
+    for pair in 0..pairs {
         let [ping, pong] =
             [0, 1].map(|side| &*Box::leak(Box::new(Station::new(serializer(2 * pair + side)))));
         ping.serial.push(move || bounce(ping, pong, load));
         stations.extend([ping, pong]);
     }
     let rate = load.let_run(args.number("ms"));
-    load.wait_for(PAIRS);
+    load.wait_for(pairs);
     stations
         .iter()
         .for_each(|station| load.add_tasks(station.count()));
     load.report(rate);
+}
+
+fn pair_count(args: &Args) -> u64 {
+    args.optional("pairs").unwrap_or(PAIRS)
 }
 
 fn bounce<S: Serial>(here: &'static Station<S>, there: &'static Station<S>, load: &'static Load) {
@@ -102,21 +107,93 @@ pub fn ceiling(args: &Args) {
 /// Measures a lower limit for a task of `serializer-pingpong`: two locks that nobody else wants,
 /// that of the serializer which gets the task, and that of the one whose task begins, and the
 /// scenario's counter, which all threads share. Each thread has pairs of its own, so nothing is
-/// handed over, and no thread is woken.
+/// handed over, and no thread is woken; there are no more threads than pairs.
 pub fn handed_turns(args: &Args) {
     let load: &'static Load = Box::leak(Box::default());
-    let threads = args.number("workers");
+    let pairs = pair_count(args);
+    let threads = args.number("workers").min(pairs);
     for thread in 0..threads {
-        std::thread::spawn(move || run_pairs(PAIRS / threads, load, thread));
+        std::thread::spawn(move || run_pairs(pairs / threads, load, thread));
     }
     let rate = load.let_run(args.number("ms"));
     load.wait_for(threads);
     load.report(rate);
 }
 
+/// Measures a lower limit for a task of `pool-external`: a ring of slots of 64 bytes, as a task has, for
+/// any number of threads that put tasks in and one that takes them out. The ring is bounded: who
+/// finds it full waits. Nothing is chosen, counted or woken.
+pub fn handed_over(args: &Args) {
+    let load: &'static Load = Box::leak(Box::default());
+    let n = args.number("n");
+    let ring: &'static TaskRing = Box::leak(Box::new(TaskRing::new()));
+    std::thread::spawn(move || (0..n).for_each(|place| ring.take(place).add_one(load)));
+    let begin = Instant::now();
+    (0..n).for_each(|_| ring.put(1));
+    load.report_external(n, begin);
+}
+
+/// What stands for a task: how much it adds.
+struct Addend(u64);
+
+impl Addend {
+    fn add_one(&self, load: &Load) {
+        load.counter.0.fetch_add(self.0, Ordering::Relaxed);
+    }
+}
+
+struct TaskRing {
+    slots: Box<[Slot]>,
+    tail: Padded<AtomicU64>,
+}
+
+/// The round of the ring in which it may be filled, and once more when it is: both in `turn`.
+#[derive(Default)]
+#[repr(align(64))]
+struct Slot {
+    turn: AtomicU64,
+    task: AtomicU64,
+}
+
+impl TaskRing {
+    fn new() -> Self {
+        Self {
+            slots: (0..RING_LEN).map(|_| Slot::default()).collect(),
+            tail: Padded::default(),
+        }
+    }
+
+    fn put(&self, task: u64) {
+        let place = self.tail.0.fetch_add(1, Ordering::Relaxed);
+        let slot = self.await_turn(place, 2 * (place / RING_LEN));
+        slot.task.store(task, Ordering::Relaxed);
+        (slot.turn).store(2 * (place / RING_LEN) + 1, Ordering::Release);
+    }
+
+    fn take(&self, place: u64) -> Addend {
+        let slot = self.await_turn(place, 2 * (place / RING_LEN) + 1);
+        let task = slot.task.load(Ordering::Relaxed);
+        (slot.turn).store(2 * (place / RING_LEN) + 2, Ordering::Release);
+        Addend(task)
+    }
+
+    fn await_turn(&self, place: u64, turn: u64) -> &Slot {
+        let slot = &self.slots[(place % RING_LEN) as usize];
+        let mut looks = 0_u32;
+        while slot.turn.load(Ordering::Acquire) != turn {
+            looks += 1;
+            match looks % 64 {
+                0 => std::thread::yield_now(),
+                _ => std::hint::spin_loop(),
+            }
+        }
+        slot
+    }
+}
+
 /// Runs the tasks of so many pairs in turns, until they shall end.
 fn run_pairs(pairs: u64, load: &'static Load, thread: u64) {
-    let stations: Vec<Station<Turns>> = (0..2 * pairs.max(1))
+    let stations: Vec<Station<Turns>> = (0..2 * pairs)
         .map(|_| Station::new(Turns::default()))
         .collect();
     let mut ready: VecDeque<usize> = (0..stations.len()).step_by(2).collect();
@@ -166,6 +243,7 @@ impl Turns {
 
 const INITIAL_TASKS: u64 = 200;
 const PAIRS: u64 = 200;
+const RING_LEN: u64 = 1 << 12;
 
 /// The shared counter, and the counts that tasks keep in places of their own.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! The limits of the machine: loads at random addresses, additions to one counter that
 //! threads share, threads that share nothing, turns one after the other, polls in a ring, tasks
-//! that two locks each order, and timers without an order, or whose order is made at the end.
+//! that two locks each order or a ring hands over, and timers without an order, or whose order is made at the end.
 
 use kit::{Args, args::refuse, tasks};
 
@@ -26,6 +26,7 @@ fn run(scenario: &str, args: &Args) {
         "run-queue" => poll_ring::run(args),
         "run-queue-busy" => ring::run(args),
         "pool-requeue" => tasks::ceiling(args),
+        "pool-external" => tasks::handed_over(args),
         "serializer-pingpong" => tasks::handed_turns(args),
         "timers" => slot_list::run(args),
         other => refuse(&format!("no scenario {other}")),

@@ -216,11 +216,24 @@ impl<'a> WorkerLoop<'a> {
     }
 
     fn steal(&self, victim: &Worker) -> bool {
-        if victim.waiting_len() == 0 {
+        if victim.waiting_len() == 0 || self.is_soon_run_by(victim) {
             return false;
         }
         self.has_searched_queue.set(true);
         self.while_moving(|| self.move_from(victim))
+    }
+
+    /// Whether all that waits at another worker is one thing, which that worker takes
+    /// itself within a fraction of a microsecond: then to steal it costs more than it
+    /// saves. See README.md, "Falling asleep".
+    fn is_soon_run_by(&self, victim: &Worker) -> bool {
+        let takes_it = || {
+            (0..SPINS_PER_ROUND).for_each(|_| spin_loop());
+            victim.waiting_len() == 0
+        };
+        victim.number != self.current.worker.number
+            && victim.waiting_len() == 1
+            && (0..LOOKS_AT_ONE).any(|_| takes_it())
     }
 
     fn move_from(&self, victim: &Worker) -> bool {
@@ -301,3 +314,5 @@ impl<'a> WorkerLoop<'a> {
 
 const SEARCH_ROUNDS: usize = 6;
 const SPINS_PER_ROUND: usize = 4;
+/// How often a worker looks at one thing that waits elsewhere before it steals it.
+const LOOKS_AT_ONE: usize = 6;
