@@ -9,7 +9,8 @@ very first page, which makes the rows, and a registration meanwhile; the first p
 find many, one and none, the filters, each ROUNDS times; and pages while devices register as fast as one client can. Then it starts
 a server on them whose registrations all end at one instant, and registers others meanwhile. Prints how long the starts took, the
 median and the longest time of each, how long a registration takes while somebody searches and while all end, and the memory of
-the rows and of the server. With ONLY=end it does that last part alone. Fails if a page is not what it should be, or if some do not end.
+the rows and of the server. With ONLY=end it does that last part alone. Meanwhile it looks each 5 ms what the thread that writes the
+journal does, and what the disk has done, and prints that for the longest (as root; the disk is that of the temporary folder). Fails if a page is not what it should be, or if some do not end.
 """
 import json
 import os
@@ -177,6 +178,49 @@ def main():
         measure_the_end(folder)
 
 
+class Looks:
+    """Each 5 ms: what the thread that writes the journal does, and what the disk has completed and has under way."""
+
+    def __init__(self, server, folder):
+        tasks = f"/proc/{server.process.pid}/task"
+        named = lambda task: open(f"{tasks}/{task}/comm").read().strip()
+        self.call = f"{tasks}/{next(task for task in os.listdir(tasks) if named(task) == 'bh-store')}/syscall"
+        number = os.stat(folder).st_dev
+        self.disk = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat"
+        self.seen, self.is_over = [], threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.thread.join()
+
+    def run(self):
+        while not self.is_over.wait(0.005):
+            self.seen.append(self.look())
+
+    def look(self):
+        call = open(self.call).read().split()[0]
+        # The kernel's Documentation/block/stat.rst: reads, writes, discards and flushes that completed, and what is in flight.
+        disk = [int(word) for word in open(self.disk).read().split()] if os.path.exists(self.disk) else [0] * 17
+        return time.time(), call == PWRITEV2, disk[0] + disk[4] + disk[11] + disk[15], disk[8]
+
+    def tell(self, begin, end):
+        seen = [look for look in self.seen if begin < look[0] < end]
+        if len(seen) < 2:
+            return "too short for a look"
+        writes = sum(is_writing for _, is_writing, _, _ in seen)
+        return (f"in {writes} of {len(seen)} looks the journal was being written; between the first and the last the disk "
+                f"completed {seen[-1][2] - seen[0][2]} requests, with {max(look[3] for look in seen)} under way at most")
+
+
+# The number of this call on x86_64.
+PWRITEV2 = "328"
+
+
 def measure_the_end(folder):
     ends = time.time() + END_IN
     with sqlite3.connect(f"{folder}/busyhour.db") as database:
@@ -190,14 +234,16 @@ def measure_the_end(folder):
         while time.time() < ends:
             time.sleep(0.01)
         times, begun = [], []
-        while time.time() < ends + END_TAKES:
-            begun.append(time.time() - ends)
-            times.append(register(server, 1_000_000 + len(times)))
+        with Looks(server, folder) as looks:
+            while time.time() < ends + END_TAKES:
+                begun.append(time.time() - ends)
+                times.append(register(server, 1_000_000 + len(times)))
         tell(f"a registration while {DEVICES} end, {len(times)} of them", times)
         print(f"99 of 100 within {sorted(times)[len(times) * 99 // 100]:.1f} ms, 999 of 1,000 within "
               f"{sorted(times)[len(times) * 999 // 1000]:.1f} ms")
         longest = sorted(zip(times, begun), reverse=True)[:3]
-        print("the longest: " + ", ".join(f"{took:.1f} ms, {at:.1f} s after the end" for took, at in longest))
+        for took, at in longest:
+            print(f"{took:.1f} ms, {at:.1f} s after the end: {looks.tell(ends + at, ends + at + took / 1000)}")
         left = server.page(search="device")[0]["match_count"]
         check(left == 0, f"{left} have not ended")
     finally:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many instructions a refresh of a registration costs the server, and in which thread.
 
-usage: [BUSYHOUR=target/release/busyhour] scripts/profile-refresh.py [REFRESHES]
+usage: [BUSYHOUR=target/release/busyhour] scripts/profile-refresh.py [REFRESHES] [new|challenged|refused]
 
 The server runs in memory, without passwords, under valgrind's callgrind, and twenty telephones refresh in turn (400 refreshes
 unless told), each after the answer to the one before. Counting starts when all have refreshed several times, since valgrind
@@ -9,6 +9,9 @@ has to translate the code first. Prints the instructions of each thread, and tho
 time, so that its pool's workers take over more than they do otherwise. Then it prints how many of them are of the cluster's
 code, by the names of functions and of the files of what was inlined, and ends with 1 if there are any: the server is alone, and
 shall pay nothing for the others that it does not have. Needs valgrind.
+
+With a word the same for requests of which each is of another telephone: they are registered (new), are asked for their password
+(challenged), or get 503 since there is room for twenty devices only (refused).
 """
 import os
 import pathlib
@@ -21,6 +24,8 @@ import tempfile
 import time
 
 REFRESHES = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+KIND = sys.argv[2] if len(sys.argv) > 2 else "refresh"
+STATUS = {"refresh": 200, "new": 200, "challenged": 401, "refused": 503}[KIND]
 BUSYHOUR = os.path.abspath(os.environ.get("BUSYHOUR", "target/release/busyhour"))
 TELEPHONES = 20
 WARM_UP = 5 * TELEPHONES
@@ -31,7 +36,7 @@ CONFIG = """
 [sip]
 listen = "{address}"
 tcp = "off"
-auth = "open"
+auth = "{auth}"
 domains = ["example.com"]
 [iax2]
 listen = "127.0.0.1:0"
@@ -44,6 +49,8 @@ durability = "memory"
 level = "warn"
 [limits]
 source_percent = 100
+account_percent = 100
+devices = {devices}
 """
 
 
@@ -64,7 +71,7 @@ class Telephones:
     def refresh(self, seconds):
         """Of the next one in turn."""
         self.cseq += 1
-        number = self.cseq % TELEPHONES
+        number = self.cseq % TELEPHONES if KIND == "refresh" or self.cseq <= TELEPHONES else self.cseq
         aor = f"sip:user{number}@example.com"
         self.socket.send((
             f"REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP {self.address};branch=z9hG4bK{self.cseq};rport\r\n"
@@ -73,8 +80,9 @@ class Telephones:
             "Content-Length: 0\r\n\r\n").encode())
         self.socket.settimeout(seconds)
         answer = self.socket.recv(65536)
-        if not answer.startswith(b"SIP/2.0 200 "):
-            sys.exit(f"a refresh was answered by {answer[:60]!r}")
+        wanted = {STATUS, 200} if self.cseq <= TELEPHONES else {STATUS}
+        if int(answer[8:11]) not in wanted:
+            sys.exit(f"a request was answered by {answer[:60]!r}")
 
     def wait(self):
         """Until the server answers."""
@@ -93,7 +101,9 @@ def control(what, process):
 
 def count(folder):
     server = free_address()
-    (folder / "busyhour.toml").write_text(CONFIG.format(address="%s:%d" % server))
+    (folder / "busyhour.toml").write_text(CONFIG.format(
+        address="%s:%d" % server, auth="digest" if KIND == "challenged" else "open",
+        devices=TELEPHONES if KIND == "refused" else 1_000_000))
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes",
                f"--callgrind-out-file={folder}/out", BUSYHOUR, "serve", "--config", f"{folder}/busyhour.toml"]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -121,7 +131,7 @@ def count(folder):
         total += each
         if each >= 1:
             print(f"thread {file.name[-2:]}: {each:,.0f}")
-    print(f"all threads: {total:,.0f} instructions a refresh")
+    print(f"all threads: {total:,.0f} instructions a request")
     # Those of the lines are all that were counted, or some were not looked at.
     if abs(seen / REFRESHES - total) > 0.01 * total:
         sys.exit(f"the lines have {seen / REFRESHES:,.0f} instructions a refresh")

@@ -4,16 +4,24 @@
 # costs less on this machine.
 #
 # usage: scripts/socket-floor.sh [REQUESTS A SECOND] [REQUESTS]
+#        scripts/socket-floor.sh --flood [DATAGRAMS]
 #
 # Prints three ways: blocked in recvfrom; blocked in epoll_wait, then recvmmsg; and as the second, but a second thread
 # answers. It needs cc and python3.
+#
+# With --flood: what a datagram costs that nobody serves, of a million unless told, that come 64 at a time: it is read in a batch and
+# dropped, answered in a batch, dropped by the kernel for lack of room, or by a filter of the socket. Prints the
+# processor time of the program that receives, and that of the one that sends, in which the kernel of this machine drops.
 set -euo pipefail
+flood=
+[ "${1:-}" != --flood ] || { flood=${2:-1000000}; shift $#; }
 rate=${1:-200}
 count=${2:-6000}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cat > "$folder/floor.c" <<'C'
 #define _GNU_SOURCE
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,6 +29,7 @@ cat > "$folder/floor.c" <<'C'
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { BATCH = 64 };
@@ -102,8 +111,64 @@ static void polled(int is_handed_over) {
     }
 }
 
+static struct mmsghdr *batch(char (*texts)[2048], struct sockaddr_in *from, int len) {
+    static struct iovec parts[BATCH];
+    static struct mmsghdr messages[BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        parts[i] = (struct iovec){texts[i], len};
+        messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1, .msg_name = &from[i], .msg_namelen = sizeof from[i]};
+    }
+    return messages;
+}
+
+/* Datagrams that come 64 at a time, and what becomes of them. */
+static int flood(char way) {
+    static char texts[BATCH][2048];
+    struct sockaddr_in from[BATCH], here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof here;
+    struct sock_filter none[] = {{BPF_RET | BPF_K, 0, 0, 0}};
+    struct sock_fprog filter = {1, none};
+    /* So that each burst finds room, but where it shall not. */
+    int room = way == 'k' ? 4096 : 4 << 20;
+    int pipes[2];
+    char one = 0;
+    sock = socket(AF_INET, SOCK_DGRAM, 0);
+    setsockopt(sock, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
+    if (way == 'f' && setsockopt(sock, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter)) return 1;
+    if (bind(sock, (void *)&here, len) || getsockname(sock, (void *)&here, &len) || pipe(pipes)) return 1;
+    pid_t sender = fork();
+    if (!sender) {
+        int other = socket(AF_INET, SOCK_DGRAM, 0);
+        if (connect(other, (void *)&here, sizeof here)) _exit(1);
+        for (int i = 0; i < BATCH; i++) from[i] = here;
+        for (long sent = 0; sent < wanted; sent += BATCH) {
+            sendmmsg(other, batch(texts, from, 420), BATCH, 0);
+            if (way == 'r' || way == 'a') read(pipes[0], &one, 1);
+        }
+        printf("%.2f to send", used("/proc/thread-self/schedstat") / 1e3 / wanted);
+        fflush(stdout);
+        _exit(0);
+    }
+    long before = used("/proc/thread-self/schedstat"), in_pipe = 0;
+    for (long got = 0; got < wanted && (way == 'r' || way == 'a');) {
+        /* All of a burst, in one call. */
+        while (recv(sock, texts[0], 1, MSG_PEEK) < 0) {}
+        int count = recvmmsg(sock, batch(texts, from, sizeof texts[0]), BATCH, MSG_WAITALL, NULL);
+        if (way == 'a') sendmmsg(sock, batch(texts, from, 450), count, 0);
+        for (got += count; in_pipe < got / BATCH; in_pipe++) write(pipes[1], &one, 1);
+    }
+    long after = used("/proc/thread-self/schedstat");
+    waitpid(sender, NULL, 0);
+    printf(", %.2f to receive\n", (after - before) / 1e3 / wanted);
+    return 0;
+}
+
 int main(int count, char **arguments) {
     if (count != 3) return 2;
+    if (arguments[1][0] == '-') {
+        wanted = atol(arguments[2]) / BATCH * BATCH;
+        return flood(arguments[1][1]);
+    }
     wanted = atol(arguments[2]);
     sock = socket(AF_INET, SOCK_DGRAM, 0);
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -122,6 +187,18 @@ int main(int count, char **arguments) {
 }
 C
 cc -O2 -pthread -o "$folder/floor" "$folder/floor.c"
+if [ -n "$flood" ]; then
+  while IFS=: read -r way said; do
+    printf '%s, us of processor time a datagram: ' "$said"
+    "$folder/floor" "-$way" "$flood"
+  done <<'END'
+r:read 64 at a time and dropped
+a:read 64 at a time and answered so
+k:dropped by the kernel for lack of room
+f:dropped by a filter
+END
+  exit
+fi
 python3 - "$folder/floor" "$rate" "$count" <<'PYTHON'
 import socket, subprocess, sys, time
 
