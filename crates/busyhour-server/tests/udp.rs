@@ -18,7 +18,7 @@ use std::{
         mpsc::{Receiver, channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 const LOOPBACK: &str = "127.0.0.1:0";
@@ -94,6 +94,49 @@ fn the_queues_show_what_waits_in_the_kernel() {
         thread::yield_now();
     }
     assert_eq!(to_read().processed, Some(1));
+}
+
+#[test]
+fn registrations_that_come_too_fast_are_dropped_before_they_wait_and_none_when_that_is_over() {
+    let udp = Arc::new(Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap());
+    let here = udp.addresses()[0];
+    let buffers = BufferPool::builder().build().unwrap();
+    let (arrived, arrivals) = channel();
+    let deliver = move |datagram: Datagram| match datagram.payload.ends_with(b"slow") {
+        true => thread::sleep(Duration::from_micros(200)),
+        false => drop(arrived.send(datagram)),
+    };
+    udp.start(&buffers, &pool(), deliver, || ReadMode::All)
+        .unwrap();
+    let client = client();
+    let hangs_at = Instant::now() + HANG;
+    let mut dropped_while_short = 0;
+    let mut before = udp.stats().kernel_dropped;
+    // So many that the filter has dropped them, and not a full buffer.
+    while dropped_while_short < 10_000 {
+        (0..40).for_each(|_| drop(client.send_to(b"REGISTER slow", here)));
+        thread::sleep(Duration::from_millis(1));
+        let is_short = udp.queues()[0].queued_bytes < Some(1 << 20);
+        let dropped = udp.stats().kernel_dropped;
+        if is_short {
+            dropped_while_short += dropped - before;
+        }
+        before = dropped;
+        assert!(Instant::now() < hangs_at, "{:?}", udp.stats());
+    }
+    while udp.queues()[0].queued_bytes > Some(0) {
+        thread::yield_now();
+    }
+    thread::sleep(Duration::from_secs(1));
+    let count = 100_u8;
+    for number in 0..count {
+        let register = [&b"REGISTER "[..], &[number]].concat();
+        client.send_to(&register, here).unwrap();
+    }
+    for number in 0..count {
+        let datagram = arrivals.recv_timeout(HANG).expect("no REGISTER is dropped");
+        assert_eq!(datagram.payload.last(), Some(&number));
+    }
 }
 
 #[test]

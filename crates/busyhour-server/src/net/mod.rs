@@ -15,7 +15,12 @@
 //! whose buffer drops what does not fit at no cost to us. If that continues, the kernel
 //! records the arrival time of each datagram, and the receiver drops those unread that
 //! have waited for 250 ms (`dropped_stale`): the client retransmits after 500 ms, and
-//! serving both copies would waste half of the work. What belongs to calls is handled by the
+//! serving both copies would waste half of the work. To read them costs too. So while
+//! REGISTERs are most of what comes, a filter in the kernel drops a share of these by
+//! chance, such that those that are read have waited for some 30 ms. It also does when the
+//! receiver itself is behind, as with challenges, which it answers alone: when each call has
+//! brought a whole batch for 250 ms. When a filtered socket has nothing to read for 20 ms,
+//! the filter is taken away. What belongs to calls is handled by the
 //! receiving threads themselves and waits nowhere inside: the server asks now and then how much
 //! waits in the kernel ([`Network::unread`](crate::server::Network::unread)), and refuses new
 //! calls by that.
@@ -40,6 +45,8 @@ mod acme;
 mod bind;
 mod http_client;
 mod dns;
+mod drop_filter;
+mod early_drop;
 mod local;
 mod panics;
 mod receive;

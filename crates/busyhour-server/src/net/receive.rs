@@ -1,5 +1,7 @@
 use super::{
     BATCH_LEN, Datagram,
+    drop_filter::{DropFilter, Dropped},
+    early_drop::EarlyDrop,
     local::local_of,
     send::SendQueue,
     stats::{SocketCounters, add},
@@ -31,7 +33,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// The receiving half of one socket, run by its own thread.
@@ -63,6 +65,10 @@ struct ReceiveBatch {
     is_stamped: bool,
     /// The kernel says to which of our addresses each comes.
     is_told_local: bool,
+    early_drop: EarlyDrop,
+    drop_filter: DropFilter,
+    /// Since then each call brought as many as it asked for.
+    full_since: Option<Instant>,
 }
 
 /// What is known of a datagram beside its bytes.
@@ -92,13 +98,16 @@ impl Receiver {
                 thread::sleep(REST);
                 continue;
             }
-            self.stamp(&mut batch, read_mode == ReadMode::Fresh);
+            let is_behind = read_mode == ReadMode::Fresh || batch.is_behind();
+            self.stamp(&mut batch, is_behind);
             let received = self.receive(&mut batch);
             match received {
                 // It did not come from the network.
                 Ok(()) if self.is_stopped() => return,
                 Ok(()) => self.hand_on(&mut batch, &mut runner, deliver),
                 Err(Errno::EINTR) => {}
+                // Nothing came, or it was dropped: the load is over.
+                Err(Errno::EAGAIN) => self.let_all_in(&mut batch),
                 Err(error) => self.failed(error),
             }
         }
@@ -119,6 +128,10 @@ impl Receiver {
         if batch.arrivals.len() == 1 {
             batch.single_calls_left = SINGLE_CALLS;
         }
+        batch.full_since = match batch.arrivals.len() == BATCH_LEN {
+            true => batch.full_since.or_else(|| Some(Instant::now())),
+            false => None,
+        };
         Ok(())
     }
 
@@ -136,7 +149,11 @@ impl Receiver {
     ) {
         add(&self.counters.receive_calls, 1);
         let are_few = batch.arrivals.len() < FEW;
-        let since = batch.is_stamped.then(fresh_since);
+        let now = batch.is_stamped.then(now);
+        let since = now.map(|now| now.saturating_sub(STALE));
+        if let Some(now) = now {
+            self.drop_early(batch, now);
+        }
         let sends = self.queue.put_off(&self.socket, &self.counters);
         for index in 0..batch.arrivals.len() {
             let ReceivedMeta {
@@ -147,6 +164,9 @@ impl Receiver {
             if batch.arrivals[index].is_stale(since) {
                 add(&self.counters.dropped_stale, 1);
                 continue;
+            }
+            if now.is_some() || batch.full_since.is_some() {
+                batch.note(index, len);
             }
             let payload = batch.payload(index, len, &self.buffers);
             match (payload, source) {
@@ -182,6 +202,31 @@ impl Receiver {
             // Without it all count as fresh.
             batch.is_stamped = is_wanted && set.is_ok();
             batch.headers = MultiHeaders::preallocate(BATCH_LEN, None);
+            self.let_all_in(batch);
+        }
+    }
+
+    /// Nothing is dropped in the kernel any more, but for lack of room.
+    fn let_all_in(&self, batch: &mut ReceiveBatch) {
+        batch.early_drop.rest();
+        batch.full_since = None;
+        self.filter(batch, Dropped::Nothing);
+    }
+
+    /// Lets the kernel drop as much as the first of these datagrams says.
+    fn drop_early(&self, batch: &mut ReceiveBatch, now: Duration) {
+        let came_at = batch.arrivals.first().and_then(|first| first.came_at);
+        let wait = came_at.and_then(|came_at| now.checked_sub(came_at));
+        if let Some(wait) = wait.filter(|wait| *wait < CLOCK_WAS_SET)
+            && let Some(dropped) = batch.early_drop.look(now, wait)
+        {
+            self.filter(batch, dropped);
+        }
+    }
+
+    fn filter(&self, batch: &mut ReceiveBatch, dropped: Dropped) {
+        if let Err(error) = batch.drop_filter.set(&self.socket, dropped) {
+            tracing::debug!(local = %self.local, %error, "the kernel takes no filter");
         }
     }
 
@@ -203,6 +248,9 @@ impl ReceiveBatch {
             arrivals: Vec::with_capacity(BATCH_LEN),
             single_calls_left: 0,
             is_stamped: false,
+            early_drop: EarlyDrop::default(),
+            drop_filter: DropFilter::new(),
+            full_since: None,
         }
     }
 
@@ -259,6 +307,20 @@ impl ReceiveBatch {
         Ok(())
     }
 
+    /// Shows datagram `index` to what decides about the next ones.
+    fn note(&mut self, index: usize, len: usize) {
+        if let Some(slot) = self.slots.get(index).and_then(Option::as_deref) {
+            self.early_drop.note(&slot[..len.min(slot.len())]);
+        }
+    }
+
+    /// Whether registrations have to wait for long, and not just for a moment.
+    fn is_behind(&self) -> bool {
+        let is_full = |since: Instant| since.elapsed() >= STALE;
+        self.early_drop.are_registers_most()
+            && (!self.early_drop.is_idle() || self.full_since.is_some_and(is_full))
+    }
+
     /// The bytes of datagram `index`, pinned; `None` when the pool is at its budget.
     fn payload(&mut self, index: usize, len: usize, buffers: &BufferPool) -> Option<Buffer> {
         let mut slot = self.slots.get_mut(index)?.take()?;
@@ -306,10 +368,10 @@ impl ReceivedMeta {
     }
 }
 
-/// A datagram that comes now, or came a little before, is fresh.
-fn fresh_since() -> Duration {
+/// Since the Unix epoch.
+fn now() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().saturating_sub(STALE)
+    now.unwrap_or_default()
 }
 
 fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {

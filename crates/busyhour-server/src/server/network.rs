@@ -256,7 +256,8 @@ pub struct NetworkStats {
     pub received_bytes: u64,
     /// System calls that received at least one; `received / receive_calls` is the batch.
     pub receive_calls: u64,
-    /// Datagrams that the kernel dropped because its receive buffer was full.
+    /// Datagrams that the kernel dropped because its receive buffer was full, and REGISTERs that it dropped for us under
+    /// overload, by a filter.
     pub kernel_dropped: u64,
     /// Datagrams dropped because the packet memory was used up.
     pub dropped_no_buffer: u64,

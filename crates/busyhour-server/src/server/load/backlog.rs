@@ -60,7 +60,7 @@ impl Backlog {
 
     /// Whether a newcomer that would have to wait behind many may be refused; charges
     /// for the refusal if so. One refusal is paid for by one request of a known device
-    /// or by eight other requests, so that if all are newcomers, eight of nine are
+    /// or by sixteen other requests, so that if all are newcomers, sixteen of seventeen are
     /// still served.
     pub(in crate::server) fn affords_refusal(&self) -> bool {
         let is_long = self.len.load(Ordering::Relaxed) >= LEN_MAX / 2;
@@ -75,7 +75,8 @@ impl Backlog {
 /// Ten milliseconds of work if a registration takes ten microseconds, and one second if
 /// it takes a millisecond; in that case the measured waits show the overload.
 pub(super) const LEN_MAX: usize = 1024;
-const REFUSAL_COST: i32 = 8;
+/// A refusal costs six tenths of a registration.
+const REFUSAL_COST: i32 = 16;
 /// A thousand refusals.
 const CREDIT_MAX: i32 = 1000 * REFUSAL_COST;
 
