@@ -21,8 +21,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct EarlyDrop {
     share: f64,
-    /// How long the oldest datagram had waited at the last look.
-    wait_s: f64,
+    /// How long the oldest datagram had waited at the last look; none at the first one.
+    wait_s: Option<f64>,
     /// When the next look is due, since the Unix epoch.
     due: Duration,
     /// The part of the last datagrams that were REGISTERs.
@@ -42,8 +42,9 @@ impl EarlyDrop {
         }
         self.due = now + PERIOD;
         let wait_s = wait.as_secs_f64();
-        let step = OF_EXCESS * (wait_s - WAIT_GOOD_S) + OF_GROWTH * (wait_s - self.wait_s);
-        self.wait_s = wait_s;
+        let growth_s = wait_s - self.wait_s.unwrap_or(wait_s);
+        let step = OF_EXCESS * (wait_s - WAIT_GOOD_S) + OF_GROWTH * growth_s;
+        self.wait_s = Some(wait_s);
         self.share = match wait_s < WAIT_NONE_S {
             true if self.share < SHARE_MIN => 0.0,
             // Nothing is left to do, or soon.
@@ -81,7 +82,7 @@ impl EarlyDrop {
 
     /// The load is over, or is not known yet. What kind it is stays.
     pub(super) fn rest(&mut self) {
-        (self.share, self.wait_s) = (0.0, 0.0);
+        (self.share, self.wait_s) = (0.0, None);
     }
 
     /// Whether nothing is dropped.
