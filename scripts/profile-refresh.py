@@ -25,7 +25,10 @@ import time
 
 REFRESHES = int(sys.argv[1]) if len(sys.argv) > 1 else 400
 KIND = sys.argv[2] if len(sys.argv) > 2 else "refresh"
-STATUS = {"refresh": 200, "new": 200, "challenged": 401, "refused": 503}[KIND]
+STATUSES = {"refresh": 200, "new": 200, "challenged": 401, "refused": 503}
+if KIND not in STATUSES:
+    sys.exit(f"profile-refresh: {KIND!r} is none of {', '.join(STATUSES)}")
+STATUS = STATUSES[KIND]
 BUSYHOUR = os.path.abspath(os.environ.get("BUSYHOUR", "target/release/busyhour"))
 TELEPHONES = 20
 WARM_UP = 5 * TELEPHONES
@@ -134,7 +137,7 @@ def count(folder):
     print(f"all threads: {total:,.0f} instructions a request")
     # Those of the lines are all that were counted, or some were not looked at.
     if abs(seen / REFRESHES - total) > 0.01 * total:
-        sys.exit(f"the lines have {seen / REFRESHES:,.0f} instructions a refresh")
+        sys.exit(f"the lines have {seen / REFRESHES:,.0f} instructions a request")
     print(f"of the cluster's code: {sum(of_cluster.values()) / REFRESHES:,.1f} a refresh")
     for place, instructions in sorted(of_cluster.items(), key=lambda one: -one[1]):
         print(f"  {instructions / REFRESHES:,.1f} {place}")

@@ -127,30 +127,27 @@ pub fn handed_over(args: &Args) {
     let load: &'static Load = Box::leak(Box::default());
     let n = args.number("n");
     let ring: &'static TaskRing = Box::leak(Box::new(TaskRing::new()));
-    std::thread::spawn(move || (0..n).for_each(|place| ring.take(place).add_one(load)));
+    std::thread::spawn(move || {
+        for place in 0..n {
+            let task = ring.take(place);
+            load.counter.0.fetch_add(task, Ordering::Relaxed);
+        }
+    });
     let begin = Instant::now();
     (0..n).for_each(|_| ring.put(1));
     load.report_external(n, begin);
 }
 
-/// What stands for a task: how much it adds.
-struct Addend(u64);
-
-impl Addend {
-    fn add_one(&self, load: &Load) {
-        load.counter.0.fetch_add(self.0, Ordering::Relaxed);
-    }
-}
-
+/// What stands for a task is the number that it adds.
 struct TaskRing {
-    slots: Box<[Slot]>,
+    slots: Box<[RingSlot]>,
     tail: Padded<AtomicU64>,
 }
 
 /// The round of the ring in which it may be filled, and once more when it is: both in `turn`.
 #[derive(Default)]
 #[repr(align(64))]
-struct Slot {
+struct RingSlot {
     turn: AtomicU64,
     task: AtomicU64,
 }
@@ -158,7 +155,7 @@ struct Slot {
 impl TaskRing {
     fn new() -> Self {
         Self {
-            slots: (0..RING_LEN).map(|_| Slot::default()).collect(),
+            slots: (0..RING_LEN).map(|_| RingSlot::default()).collect(),
             tail: Padded::default(),
         }
     }
@@ -170,14 +167,14 @@ impl TaskRing {
         (slot.turn).store(2 * (place / RING_LEN) + 1, Ordering::Release);
     }
 
-    fn take(&self, place: u64) -> Addend {
+    fn take(&self, place: u64) -> u64 {
         let slot = self.await_turn(place, 2 * (place / RING_LEN) + 1);
         let task = slot.task.load(Ordering::Relaxed);
         (slot.turn).store(2 * (place / RING_LEN) + 2, Ordering::Release);
-        Addend(task)
+        task
     }
 
-    fn await_turn(&self, place: u64, turn: u64) -> &Slot {
+    fn await_turn(&self, place: u64, turn: u64) -> &RingSlot {
         let slot = &self.slots[(place % RING_LEN) as usize];
         let mut looks = 0_u32;
         while slot.turn.load(Ordering::Acquire) != turn {

@@ -34,13 +34,13 @@ impl DropFilter {
     ///
     /// # Errors
     ///
-    /// When the kernel takes no filter; then what was dropped still is.
+    /// When the kernel takes no filter; then what was dropped still is, or this share of all REGISTERs.
     pub(super) fn set(&mut self, socket: &UdpSocket, dropped: Dropped) -> io::Result<()> {
         if self.is_near(dropped) {
             return Ok(());
         }
         let socket = SockRef::from(socket);
-        // Before a filter is there, since without the timeout nobody might learn that the load is over.
+        // Set before the filter is: without it, nobody might learn that the load is over.
         if dropped != Dropped::Nothing {
             socket.set_read_timeout(Some(QUIET))?;
         }
@@ -49,7 +49,7 @@ impl DropFilter {
             Dropped::Any(share) => socket.attach_filter(&by_chance(share, Vec::new()))?,
             Dropped::WithoutCredentials(share) => {
                 // The kernel charges a program before it releases the one before, and may have room for one long one only
-                // (net.core.optmem_max, 20 KiB before Linux 6.7). So a short one is in between.
+                // (net.core.optmem_max is 20 KiB on many systems). So a short one is in between.
                 if matches!(self.dropped, Dropped::WithoutCredentials(_)) {
                     socket.attach_filter(&by_chance(share, Vec::new()))?;
                     self.dropped = Dropped::Any(share);

@@ -21,8 +21,9 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct EarlyDrop {
     share: f64,
-    /// How long the oldest datagram had waited at the last look; none at the first one.
-    wait_s: Option<f64>,
+    /// How long the oldest datagram had waited at the last look. None at first (RFC 8033 §4.2), so the first look at a long wait
+    /// begins with a large share: the load may pause every few ms, and each pause begins anew.
+    wait_s: f64,
     /// When the next look is due, since the Unix epoch.
     due: Duration,
     /// The part of the last datagrams that were REGISTERs.
@@ -42,9 +43,8 @@ impl EarlyDrop {
         }
         self.due = now + PERIOD;
         let wait_s = wait.as_secs_f64();
-        let growth_s = wait_s - self.wait_s.unwrap_or(wait_s);
-        let step = OF_EXCESS * (wait_s - WAIT_GOOD_S) + OF_GROWTH * growth_s;
-        self.wait_s = Some(wait_s);
+        let step = OF_EXCESS * (wait_s - WAIT_GOOD_S) + OF_GROWTH * (wait_s - self.wait_s);
+        self.wait_s = wait_s;
         self.share = match wait_s < WAIT_NONE_S {
             true if self.share < SHARE_MIN => 0.0,
             // Nothing is left to do, or soon.
@@ -82,7 +82,7 @@ impl EarlyDrop {
 
     /// The load is over, or is not known yet. What kind it is stays.
     pub(super) fn rest(&mut self) {
-        (self.share, self.wait_s) = (0.0, None);
+        (self.share, self.wait_s) = (0.0, 0.0);
     }
 
     /// Whether nothing is dropped.
@@ -160,6 +160,12 @@ mod tests {
         let mut early = early_drop();
         assert_eq!(after(&mut early, 1000, |_| 29), Dropped::Nothing);
         assert!(early.is_idle());
+    }
+
+    #[test]
+    fn the_first_look_at_a_long_wait_drops_a_good_part() {
+        let first = share(after(&mut early_drop(), 1, |_| 300));
+        assert!((0.3..0.5).contains(&first), "{first}");
     }
 
     #[test]

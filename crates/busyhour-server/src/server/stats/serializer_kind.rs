@@ -53,6 +53,15 @@ impl SerializerKind {
         SerializerListing::new(self.options)
     }
 
+    /// What these of its serializers hold, of which each has a part of the work.
+    pub(in crate::server) fn listing_of_parts(&self, parts: &[Serializer]) -> SerializerListing {
+        let mut listing = self.listing();
+        for (place, part) in parts.iter().enumerate() {
+            listing.add(part.stats(), || format!("part {place}"));
+        }
+        listing
+    }
+
     /// How often its queues were too long.
     pub(in crate::server) fn stats(&self) -> QueueKindStats {
         QueueKindStats {

@@ -162,11 +162,7 @@ impl ResourceFeeds {
 
     /// What waits for the serializers of feeds.
     pub(in crate::server) fn queues(&self) -> SerializerListing {
-        let mut listing = self.kind.listing();
-        for (place, serializer) in self.serializers.iter().enumerate() {
-            listing.add(serializer.stats(), || format!("part {place}"));
-        }
-        listing
+        self.kind.listing_of_parts(&self.serializers)
     }
 
     /// Resources with a feed, and lists with a hub.

@@ -118,11 +118,7 @@ impl Watchers {
 
     /// What waits for the watchers' strands.
     pub(in crate::server) fn queues(&self) -> SerializerListing {
-        let mut listing = self.kind.listing();
-        for (place, strand) in self.strands.iter().enumerate() {
-            listing.add(strand.stats(), || format!("part {place}"));
-        }
-        listing
+        self.kind.listing_of_parts(&self.strands)
     }
 
     /// An id that no watcher had before, and the tag of that watcher.
