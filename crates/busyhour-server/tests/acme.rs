@@ -9,13 +9,14 @@ use authority::Authority;
 use rcgen::SanType;
 use std::{
     fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Child, Command},
 };
 use support::{
     Place, ServerProcess,
+    ports::free_port,
     tls_client::{TOKEN, address, post},
     wait_until,
 };
@@ -252,11 +253,6 @@ fn pebble() -> PathBuf {
         path.display()
     );
     path
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn issuer(address: SocketAddr) -> Option<String> {

@@ -19,7 +19,7 @@ use std::{
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use support::{Place, ServerProcess, busyhour, random::Random, sipp::free_port};
+use support::{Place, ServerProcess, busyhour, ports::free_port, random::Random};
 
 const DEVICES: usize = 4_000;
 const KILLS: usize = 5;

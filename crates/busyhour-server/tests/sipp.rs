@@ -5,9 +5,10 @@ mod support;
 use std::net::SocketAddr;
 use support::{
     Place, ServerProcess,
+    ports::free_port,
     random::Random,
     relay::{Faults, Relay},
-    sipp::{Calls, Sipp, Statistics, Transport, free_port},
+    sipp::{Calls, Sipp, Statistics, Transport},
 };
 
 /// sipp takes only the first challenge, and knows only MD5.

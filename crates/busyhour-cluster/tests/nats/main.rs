@@ -4,6 +4,9 @@
 #![cfg(feature = "nats")]
 
 mod live_node;
+#[path = "../../../busyhour-server/tests/support/ports.rs"]
+#[allow(dead_code)] // others use the rest
+mod ports;
 mod server;
 #[path = "../../../busyhour-server/tests/support/waiting.rs"]
 mod waiting;

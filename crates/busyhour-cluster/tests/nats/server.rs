@@ -1,9 +1,10 @@
 //! A real NATS server for one test, from Debian's package.
 
+use crate::ports::free_port;
 use busyhour_cluster::{Broker, NatsBroker, NatsOptions};
 use std::{
     fs,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command},
 };
@@ -24,9 +25,7 @@ impl NatsServer {
 
     /// The same with more lines of configuration.
     pub fn start_with(more: &str) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("it is bound");
-        drop(free);
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let folder = TempDir::new().expect("a temporary folder");
         let mut server = Self {
             folder,

@@ -13,6 +13,9 @@ mod maker;
 mod mutation;
 mod peer;
 mod pmcd;
+#[path = "../../../busyhour-server/tests/support/ports.rs"]
+#[allow(dead_code)] // others use the rest
+mod ports;
 mod properties;
 mod render;
 mod seek;

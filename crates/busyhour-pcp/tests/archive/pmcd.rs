@@ -1,8 +1,8 @@
 //! The real `pmcd`, with a folder and a socket of its own (scripts/pmcd.sh).
 
+use crate::ports::free_port;
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -31,9 +31,7 @@ impl Pmcd {
             let file = folder.path().join(format!("openmetrics/{name}.url"));
             fs::write(file, url).expect("a file");
         }
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let port = free_port();
         let mut pmcd = Self {
             child: run(folder.path(), port),
             folder,

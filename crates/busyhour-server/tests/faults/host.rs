@@ -4,7 +4,7 @@
 use crate::{
     call::{PASSWORD, REALM},
     disk::Disk,
-    support::{Place, ServerProcess, busyhour, postgres::Postgres, sipp::free_port},
+    support::{Place, ServerProcess, busyhour, ports::free_port, postgres::Postgres},
 };
 use std::{collections::HashMap, net::SocketAddr, path::PathBuf, process::Command};
 

@@ -1,6 +1,6 @@
 //! A running DNS server of Debian.
 
-use crate::support::{sipp::free_port, wait_until};
+use crate::support::{ports::free_port, wait_until};
 use std::{
     net::{SocketAddr, UdpSocket},
     process::{Child, Command, Stdio},

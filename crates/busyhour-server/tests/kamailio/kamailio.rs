@@ -1,6 +1,6 @@
 //! A running Kamailio of Debian.
 
-use crate::support::{Place, sipp::free_port, wait_until};
+use crate::support::{Place, ports::free_port, wait_until};
 use std::{
     fs,
     net::{SocketAddr, UdpSocket},

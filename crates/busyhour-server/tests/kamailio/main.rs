@@ -30,7 +30,7 @@ use std::{
     thread,
     time::Duration,
 };
-use support::{Place, ServerProcess, sipp::free_port};
+use support::{Place, ServerProcess, ports::free_port};
 use telephone::Telephone;
 
 const ACCOUNTS: &str = "[sip]\ndomains = \"example.com\"\n\

@@ -2,7 +2,7 @@
 
 use crate::{
     kamailio::{Kamailio, free_address},
-    support::{Place, ServerProcess, sipp::free_port, wait_until},
+    support::{Place, ServerProcess, ports::free_port, wait_until},
     telephone::Telephone,
 };
 use std::net::SocketAddr;

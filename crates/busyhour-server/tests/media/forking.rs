@@ -9,7 +9,7 @@ use crate::{
 /// Two telephones of one address ring, one of them with media (183); the other one answers. Each has a leg of its own.
 #[test]
 fn of_two_telephones_that_ring_the_one_that_answers_is_heard() {
-    let (relay, place) = (Rtpengine::start(43_700..43_800), Place::new());
+    let (relay, place) = (Rtpengine::start(13_700..13_800), Place::new());
     let media = format!("relays = \"{}\"\nuse = \"always\"\n", relay.address);
     let server = server(&place, &media);
     let mut alice = Telephone::new(&server, 2, "alice");
@@ -62,7 +62,7 @@ fn of_two_telephones_that_ring_the_one_that_answers_is_heard() {
 /// The caller changes his media by an UPDATE; then the callee does.
 #[test]
 fn an_update_of_either_side_moves_the_media_within_the_relay() {
-    let (relay, place) = (Rtpengine::start(43_800..43_900), Place::new());
+    let (relay, place) = (Rtpengine::start(13_800..13_900), Place::new());
     let media = format!("relays = \"{}\"\nuse = \"always\"\n", relay.address);
     let server = server(&place, &media);
     let mut alice = Telephone::new(&server, 2, "alice");

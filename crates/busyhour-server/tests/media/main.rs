@@ -201,7 +201,7 @@ fn call(alice: &mut Telephone, bob: &Telephone) -> (String, String) {
 
 #[test]
 fn the_media_of_a_call_goes_through_a_relay_from_the_offer_to_the_end() {
-    let (relay, place) = (Rtpengine::start(43_000..43_100), Place::new());
+    let (relay, place) = (Rtpengine::start(13_000..13_100), Place::new());
     // Nobody is at the first address: the call goes to the other one.
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (gone, here) = (nobody.local_addr().unwrap(), relay.address);
@@ -246,7 +246,7 @@ fn the_media_of_a_call_goes_through_a_relay_from_the_offer_to_the_end() {
 /// A Call-ID is no secret: who watches a lamp is told it.
 #[test]
 fn nobody_ends_the_media_of_a_call_with_the_same_name() {
-    let (relay, place) = (Rtpengine::start(43_500..43_600), Place::new());
+    let (relay, place) = (Rtpengine::start(13_500..13_600), Place::new());
     let media = format!("relays = \"{}\"\nuse = \"always\"\n", relay.address);
     let server = server(&place, &media);
     let mut alice = Telephone::new(&server, 2, "alice");
@@ -276,7 +276,7 @@ fn nobody_ends_the_media_of_a_call_with_the_same_name() {
 
 #[test]
 fn a_call_that_is_refused_or_cancelled_leaves_nothing_at_the_relay() {
-    let (relay, place) = (Rtpengine::start(43_100..43_200), Place::new());
+    let (relay, place) = (Rtpengine::start(13_100..13_200), Place::new());
     let media = format!("relays = \"{}\"\nuse = \"always\"\n", relay.address);
     let server = server(&place, &media);
     let mut alice = Telephone::new(&server, 2, "alice");
@@ -309,7 +309,7 @@ fn a_call_that_is_refused_or_cancelled_leaves_nothing_at_the_relay() {
 #[test]
 fn without_a_relay_calls_are_refused_or_go_on_and_others_are_not_delayed() {
     for without in ["refuse", "pass"] {
-        let (relay, place) = (Rtpengine::start(43_200..43_300), Place::new());
+        let (relay, place) = (Rtpengine::start(13_200..13_300), Place::new());
         let media = format!(
             "relays = \"{}\"\nuse = \"always\"\nwithout_relay = \"{without}\"\n",
             relay.address
@@ -359,7 +359,7 @@ fn without_a_relay_calls_are_refused_or_go_on_and_others_are_not_delayed() {
 /// A server that has begun anew does not know the call, and ends it at the relay all the same.
 #[test]
 fn the_media_of_a_call_outlives_a_restart_and_ends_with_its_bye() {
-    let (relay, place) = (Rtpengine::start(43_600..43_700), Place::new());
+    let (relay, place) = (Rtpengine::start(13_600..13_700), Place::new());
     let media = format!("relays = \"{}\"\nuse = \"always\"\n", relay.address);
     let configuration = configuration(&media);
     let first = place.server(&configuration);

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 /// the other.
 #[test]
 fn of_two_relays_the_one_that_is_left_gets_all_new_calls_and_the_server_says_so() {
-    let ports = [44_400..44_600_u16, 44_600..44_800];
+    let ports = [14_400..14_600_u16, 14_600..14_800];
     let [lost, left] = ports.clone().map(Rtpengine::start);
     let place = Place::new();
     let media = format!(
@@ -70,7 +70,7 @@ fn of_two_relays_the_one_that_is_left_gets_all_new_calls_and_the_server_says_so(
 /// By themselves they would not hear each other: one has only IPv4, the other only IPv6.
 #[test]
 fn a_telephone_with_ipv4_and_one_with_ipv6_hear_each_other() {
-    let relay = Rtpengine::start_at(&["127.0.0.1", "::1"], 44_800..45_000);
+    let relay = Rtpengine::start_at(&["127.0.0.1", "::1"], 14_800..15_000);
     let place = Place::new();
     let media = format!("relays = \"{}\"\nuse = \"auto\"\n", relay.address);
     let mut program = busyhour();
@@ -120,7 +120,7 @@ fn a_telephone_with_ipv4_and_one_with_ipv6_hear_each_other() {
 #[test]
 fn the_rule_of_a_peer_comes_before_that_for_all() {
     for (all, of_peer) in [("never", "always"), ("always", "never")] {
-        let (relay, place) = (Rtpengine::start(45_000..45_200), Place::new());
+        let (relay, place) = (Rtpengine::start(15_000..15_200), Place::new());
         let peer = "[[peer]]\nname = \"gateway\"\naddresses = [\"127.0.0.9\"]\nmay_call = true\n";
         let media = format!(
             "relays = \"{}\"\nuse = \"{all}\"\n{peer}media = \"{of_peer}\"\n",

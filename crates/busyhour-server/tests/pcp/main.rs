@@ -11,3 +11,5 @@ mod support;
 mod archives;
 mod pmcd_source;
 mod tools;
+
+use support::ports;

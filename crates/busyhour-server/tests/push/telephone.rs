@@ -5,7 +5,8 @@ use crate::{
     http_receiver::{Answer, HttpReceiver, Received},
     support::{
         Place,
-        sipp::{Calls, Sipp, Transport, free_port},
+        ports::free_port,
+        sipp::{Calls, Sipp, Transport},
         wait_until,
     },
 };

@@ -31,4 +31,4 @@ mod shared_settings;
 #[path = "../../../busyhour-store/tests/store/suite.rs"]
 mod suite;
 
-use support::wait_until;
+use support::{ports, wait_until};

@@ -3,6 +3,7 @@
 
 pub mod console;
 pub mod phone;
+pub mod ports;
 pub mod postgres;
 pub mod random;
 pub mod relay;

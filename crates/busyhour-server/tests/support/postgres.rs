@@ -1,13 +1,13 @@
 //! A real PostgreSQL for one test, from Debian's package.
 
-use super::Place;
+use super::{Place, ports::free_port};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use std::{
     fs::{self, File},
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     os::unix::{
         fs::{MetadataExt, PermissionsExt, chown},
         process::CommandExt,
@@ -304,8 +304,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn free_address() -> SocketAddr {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().unwrap()
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
 /// The program folder of the newest installed PostgreSQL.

@@ -1,6 +1,6 @@
 //! Debian's rtpengine, in user space, until it is dropped.
 
-use super::{Place, wait_until};
+use super::{Place, ports::free_port, wait_until};
 use std::{
     fs::File,
     net::{SocketAddr, UdpSocket},
@@ -26,10 +26,7 @@ impl Rtpengine {
     pub fn start_at(addresses: &[&str], ports: std::ops::Range<u16>) -> Self {
         let place = Place::new();
         let output = File::create(place.path("output")).expect("a writable temporary folder");
-        // A port that was free a moment ago.
-        let free = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("bound");
-        drop(free);
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let child = Command::new("rtpengine")
             .args([
                 "--foreground",

@@ -1,11 +1,14 @@
 //! Runs the real sipp, Debian's `sip-tester`.
 
-use super::{Place, ServerProcess};
+use super::{
+    Place, ServerProcess,
+    ports::{free_port, is_free},
+};
 use std::{
     collections::HashMap,
     fs::File,
     io::ErrorKind,
-    net::{SocketAddr, TcpListener, UdpSocket},
+    net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU16, Ordering},
@@ -192,19 +195,6 @@ fn spawn(mut command: Command) -> Child {
     }
 }
 
-/// A port for programs that cannot use port 0. It is below the range from which the
-/// system chooses ports, so no other program takes it before sipp does.
-pub fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Programs that start together are far apart.
-    let first = (std::process::id() % 80 * 100) as u16;
-    let mut tries = (0..8_000).map(|_| {
-        let offset = NEXT.fetch_add(1, Ordering::Relaxed);
-        20_000 + first.wrapping_add(offset) % 8_000
-    });
-    tries.find(is_free).expect("a free port")
-}
-
 /// The first of the ports of sipp's media, which takes the third one as well. Without it, all that
 /// run at once look for theirs among the same hundred.
 fn media_port() -> u16 {
@@ -214,11 +204,6 @@ fn media_port() -> u16 {
         let offset = NEXT.fetch_add(1, Ordering::Relaxed);
         28_000 + first.wrapping_add(offset) % 1_000 * 4
     });
-    let is_room = |port: &u16| is_free(port) && is_free(&(port + 2));
+    let is_room = |port: &u16| is_free(*port) && is_free(port + 2);
     tries.find(is_room).expect("two free ports")
-}
-
-fn is_free(port: &u16) -> bool {
-    let address = ("127.0.0.1", *port);
-    UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
 }

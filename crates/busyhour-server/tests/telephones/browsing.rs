@@ -11,7 +11,7 @@ use std::process::Command;
 
 #[test]
 fn a_browser_and_a_desk_telephone_call_and_hear_each_other() {
-    let relay = Rtpengine::start(44_000..44_400);
+    let relay = Rtpengine::start(14_000..14_400);
     let site = site(&relay);
     let wss = format!("wss://127.0.0.1:{}/", site.server.address("sip-wss").port());
     // The page finds `ws` itself.

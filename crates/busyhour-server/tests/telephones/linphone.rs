@@ -2,7 +2,7 @@
 
 use crate::{
     site::Site,
-    support::{Place, console::Console, sipp::free_port},
+    support::{Place, console::Console, ports::free_port},
 };
 use std::{fs, net::UdpSocket};
 

@@ -6,9 +6,10 @@ use crate::{
     lamp::Lamp,
     support::{
         Place, ServerProcess,
+        ports::free_port,
         random::Random,
         relay::{Faults, Relay},
-        sipp::{Calls, Sipp, Transport, free_port},
+        sipp::{Calls, Sipp, Transport},
     },
 };
 use serde_json::Value;

@@ -2,13 +2,14 @@
 
 use crate::authority::Authority;
 use crate::http_receiver::{Answer, HttpReceiver};
+use crate::ports::free_port;
 use busyhour_server::{
     net::{HttpSender, HttpSenderOptions, TrustedRoots},
     server::{HttpAnswer, HttpClient, HttpFailure, HttpPurpose, HttpRequest},
 };
 use hyper::{Method, Version, body::Bytes};
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     sync::mpsc::{self, Receiver},
     time::Duration,
 };
@@ -116,9 +117,7 @@ fn a_slow_host_holds_up_nobody_but_its_own_lane() {
 
 #[test]
 fn a_dead_host_is_told_and_found_when_it_is_back() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let sender = sender();
     let url = format!("http://{address}/");
     let failure = outcome(&send(&sender, request(&url))).unwrap_err();

@@ -7,6 +7,9 @@ mod exchange;
 #[path = "../support/http_receiver.rs"]
 #[allow(dead_code)] // others use the rest
 mod http_receiver;
+#[path = "../support/ports.rs"]
+#[allow(dead_code)] // others use the rest
+mod ports;
 #[path = "../support/waiting.rs"]
 mod waiting;
 mod api;

@@ -4,7 +4,7 @@
 
 use crate::{
     phone::Phone,
-    support::{Place, ServerProcess, busyhour, sipp::free_port, wait_until},
+    support::{Place, ServerProcess, busyhour, ports::free_port, wait_until},
 };
 use serde_json::Value;
 use std::{

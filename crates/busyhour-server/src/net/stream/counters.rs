@@ -51,7 +51,8 @@ impl ConnectionCounters {
     pub(super) fn read(&self) -> StreamStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StreamStats {
-            connection_count: read(&self.connection_count),
+            // Before all others: see `count_connections`.
+            connection_count: self.connection_count.load(Ordering::Acquire),
             connection_high_water: read(&self.connection_high_water),
             held_bytes: read(&self.held_bytes),
             accepted: read(&self.accepted),
@@ -94,10 +95,10 @@ impl ConnectionCounters {
         }
     }
 
-    /// How many connections there are now.
+    /// How many connections there are now. Whoever reads it also reads what was counted before.
     pub(super) fn count_connections(&self, count: usize) {
         let count = count as u64;
-        self.connection_count.store(count, Ordering::Relaxed);
+        self.connection_count.store(count, Ordering::Release);
         self.connection_high_water
             .fetch_max(count, Ordering::Relaxed);
     }

@@ -591,7 +591,8 @@ impl Engine {
     }
 
     /// Counts the reason, unless that was done when the connection was found to be
-    /// broken. It is counted when it has its effects: whoever reads a failure is refused then.
+    /// broken. It is counted when it has its effects: whoever reads a failure is refused then. How
+    /// many are left is told last, so that whoever reads that reads the reason as well.
     fn end(&mut self, entry: ConnectionEntry, close: Close) {
         let was_counted = entry.connection.ending() == Ending::Broken;
         let is_failure = entry.peer.is_outgoing && entry.handshake_until.is_some();
@@ -603,6 +604,7 @@ impl Engine {
         let counters = &self.shared.counters;
         add(close.counter(counters), usize::from(!was_counted));
         add(&counters.connect_failures, usize::from(is_failure));
+        self.count_connections();
         if peer.is_known() {
             self.hand_on(peer.flow, StreamMessage::Ended);
         }
@@ -626,7 +628,6 @@ impl Engine {
             self.shared.outgoing.ended(now, &entry.peer, entry.is_sound);
         }
         self.sources.disconnected(remote, entry.peer.token);
-        self.count_connections();
     }
 }
 
@@ -636,6 +637,7 @@ impl Drop for Engine {
         for (_, entry) in std::mem::take(&mut self.connections) {
             self.forget(entry);
         }
+        self.count_connections();
     }
 }
 
