@@ -2,6 +2,7 @@
 
 use super::task_cell::TaskCell;
 use crate::{ring::Ring, task::Task};
+use std::mem;
 
 #[derive(Default)]
 pub(in crate::pool) struct TaskFifo(Ring<Task>);
@@ -33,8 +34,13 @@ impl TaskFifo {
         self.0.push_back(CHUNK_LEN, make);
     }
 
-    /// Appends the oldest tasks of `other`, at most `tasks_max`.
+    /// Appends the oldest tasks of `other`, at most `tasks_max`. If there are no others, all of them change hands
+    /// with their memory, and `other` has what this list had.
     pub(in crate::pool) fn append(&mut self, other: &mut Self, tasks_max: usize) {
+        let is_larger = self.0.capacity() > other.0.capacity();
+        if self.0.is_empty() && !is_larger && other.0.len() <= tasks_max {
+            return mem::swap(self, other);
+        }
         self.0.append(&mut other.0, tasks_max);
     }
 
@@ -47,6 +53,11 @@ impl TaskFifo {
             unsafe { task_cell.put_from(oldest) };
         }
         oldest.is_some()
+    }
+
+    /// Whether it has memory for one chunk, and no task.
+    pub(in crate::pool) fn is_vacant_chunk(&self) -> bool {
+        self.0.is_empty() && self.0.capacity() == CHUNK_LEN
     }
 
     /// Takes the oldest task.
@@ -62,6 +73,41 @@ pub(in crate::pool) const CHUNK_LEN: usize = 256;
 mod tests {
     use super::*;
     use std::sync::mpsc;
+
+    /// So many tasks that do nothing.
+    fn tasks(count: usize) -> TaskFifo {
+        let mut fifo = TaskFifo::new();
+        (0..count).for_each(|_| fifo.push(|| Task::new(|| ())));
+        fifo
+    }
+
+    #[test]
+    fn tasks_change_hands_with_their_memory() {
+        let (mut fifo, mut chunk) = (tasks(1), tasks(CHUNK_LEN));
+        drop(fifo.take());
+        assert!(fifo.is_vacant_chunk() && !chunk.is_vacant_chunk());
+        fifo.append(&mut chunk, usize::MAX);
+        assert_eq!(fifo.len(), CHUNK_LEN);
+        assert!(
+            chunk.is_vacant_chunk(),
+            "it has the memory of the other list"
+        );
+        fifo.append(&mut tasks(3), 2);
+        assert_eq!(
+            fifo.len(),
+            CHUNK_LEN + 2,
+            "others are copied behind those that are there"
+        );
+    }
+
+    #[test]
+    fn a_list_with_more_memory_keeps_it() {
+        let (mut fifo, mut chunk) = (tasks(CHUNK_LEN + 1), tasks(CHUNK_LEN));
+        while fifo.take().is_some() {}
+        fifo.append(&mut chunk, usize::MAX);
+        assert_eq!(fifo.0.capacity(), 2 * CHUNK_LEN);
+        assert!(chunk.is_vacant_chunk());
+    }
 
     #[test]
     fn a_task_moved_to_a_cell_runs_once() {

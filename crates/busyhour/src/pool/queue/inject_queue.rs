@@ -37,6 +37,8 @@ struct Injected {
     /// Full chunks, older than `tasks`.
     full: VecDeque<TaskFifo>,
     tasks: TaskFifo,
+    /// The memory of the next chunk, if there is any.
+    spare: TaskFifo,
     tokens: Vec<Token>,
     len: usize,
 }
@@ -144,6 +146,14 @@ impl InjectQueue {
         self.hand_out(&mut queue, TaskFifo::new())
     }
 
+    /// Keeps the memory of a chunk whose tasks were taken, for those that will be pushed.
+    pub(in crate::pool) fn give_back(&self, emptied: TaskFifo) {
+        if emptied.is_vacant_chunk() {
+            let other = mem::replace(&mut self.queue.lock().spare, emptied);
+            drop(other);
+        }
+    }
+
     fn hand_out(&self, queue: &mut Injected, tasks: TaskFifo) -> WorkBatch {
         let tokens = mem::take(&mut queue.tokens);
         let batch = WorkBatch { tasks, tokens };
@@ -200,9 +210,32 @@ impl Injected {
     /// Sets a full chunk aside, so that no push moves earlier items.
     #[cold]
     fn begin_chunk(&mut self) {
-        let full = mem::take(&mut self.tasks);
+        let spare = mem::take(&mut self.spare);
+        let full = mem::replace(&mut self.tasks, spare);
         if !full.is_empty() {
             self.full.push_back(full);
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::pool::queue::CHUNK_LEN;
+
+    #[test]
+    fn the_memory_of_a_chunk_comes_back_for_the_next_one() {
+        let queue = InjectQueue::default();
+        queue.open();
+        let push = || assert!(queue.push(|| Task::new(|| ())).is_ok());
+        (0..CHUNK_LEN).for_each(|_| push());
+        let mut chunk = queue.take().tasks;
+        assert_eq!(chunk.len(), CHUNK_LEN);
+        while chunk.take().is_some() {}
+        queue.give_back(chunk);
+        assert!(queue.queue.lock().spare.is_vacant_chunk());
+        push();
+        assert!(!queue.queue.lock().spare.is_vacant_chunk());
+        assert_eq!(queue.len(), 1);
     }
 }

@@ -165,17 +165,17 @@ impl Local {
         }
     }
 
-    /// Adds work that came from outside or was stolen; returns it after a
-    /// shutdown.
+    /// Adds work that came from outside or was stolen. Returns it after a
+    /// shutdown, and otherwise an empty batch with the memory that is left over.
     pub(in crate::pool) fn take_over(&mut self, mut batch: WorkBatch) -> WorkBatch {
         if self.is_closed {
             return batch;
         }
         self.fifo.append(&mut batch.tasks, usize::MAX);
-        for token in batch.tokens {
+        for token in batch.tokens.drain(..) {
             token.wake(&mut self.run_queue);
         }
-        WorkBatch::default()
+        batch
     }
 
     /// Takes half of what waits, at most a fixed number: the oldest tasks, and

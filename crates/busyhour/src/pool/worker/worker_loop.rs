@@ -77,12 +77,15 @@ impl<'a> WorkerLoop<'a> {
 
     /// Takes work from the inject queue. A chunk is as long as four turns of
     /// the FIFO: a long FIFO takes one every fourth turn, so that neither of
-    /// the two grows at the other's expense. Entities compete with the FIFO and
-    /// need not wait for that.
+    /// the two grows at the other's expense. A chunk takes the place of an empty
+    /// FIFO; behind other tasks it would be copied, which only a few tasks are
+    /// meanwhile. Entities compete with the FIFO and need not wait for that.
     #[cold]
     fn take_injected(&self) {
         let inject_queue = &self.current.worker.inject_queue;
-        if self.turn_runner.turns() % 4 == 0 || self.current.worker.fifo_len() < CHUNK_LEN {
+        let fifo_len = self.current.worker.fifo_len();
+        let are_few = fifo_len < CHUNK_LEN && inject_queue.len() <= FEW_TASKS;
+        if self.turn_runner.turns() % 4 == 0 || fifo_len == 0 || are_few {
             self.while_moving(|| self.take_over(inject_queue.take()));
         } else if inject_queue.token_len() > 0 {
             self.while_moving(|| self.take_over(inject_queue.take_tokens()));
@@ -116,9 +119,10 @@ impl<'a> WorkerLoop<'a> {
     }
 
     fn take_over(&self, batch: WorkBatch) {
-        let refused = self.current.local(|local| local.take_over(batch));
-        if !refused.is_empty() {
-            self.shared.thread_context().abandon(refused);
+        let left = self.current.local(|local| local.take_over(batch));
+        match left.is_empty() {
+            true => self.current.worker.inject_queue.give_back(left.tasks),
+            false => self.shared.thread_context().abandon(left),
         }
     }
 
@@ -312,6 +316,8 @@ impl<'a> WorkerLoop<'a> {
     }
 }
 
+/// So few that to copy them costs no more than another look at the inject queue.
+const FEW_TASKS: usize = 32;
 const SEARCH_ROUNDS: usize = 6;
 const SPINS_PER_ROUND: usize = 4;
 /// How often a worker looks at one thing that waits elsewhere before it steals it.
