@@ -1,5 +1,6 @@
 //! The filter of a socket that drops a share of the REGISTERs that come, by chance, in the kernel.
 
+use super::drop_program::drop_program;
 use socket2::{SockFilter, SockRef};
 use std::{io, net::UdpSocket, time::Duration};
 
@@ -7,6 +8,8 @@ use std::{io, net::UdpSocket, time::Duration};
 #[derive(Debug)]
 pub(super) struct DropFilter {
     dropped: Dropped,
+    /// The kernel has refused the program that searches for credentials.
+    is_search_refused: bool,
 }
 
 /// What is dropped.
@@ -19,12 +22,28 @@ pub(super) enum Dropped {
     WithoutCredentials(f64),
 }
 
+impl Dropped {
+    /// How much of that which has the chance.
+    pub(super) fn share(self) -> f64 {
+        match self {
+            Self::Nothing => 0.0,
+            Self::Any(share) | Self::WithoutCredentials(share) => share,
+        }
+    }
+}
+
 impl DropFilter {
     /// Drops nothing.
     pub(super) fn new() -> Self {
         Self {
             dropped: Dropped::Nothing,
+            is_search_refused: false,
         }
+    }
+
+    /// What is dropped now.
+    pub(super) fn dropped(&self) -> Dropped {
+        self.dropped
     }
 
     /// Drops this from now on. A small change is none: the kernel translates each program anew.
@@ -34,8 +53,13 @@ impl DropFilter {
     ///
     /// # Errors
     ///
-    /// When the kernel takes no filter; then what was dropped still is, or this share of all REGISTERs.
+    /// When the kernel takes no filter; then what was dropped still is. Or when it has no room for one that searches: then this
+    /// share of all REGISTERs is dropped, from now on whenever one should search.
     pub(super) fn set(&mut self, socket: &UdpSocket, dropped: Dropped) -> io::Result<()> {
+        let dropped = match dropped {
+            Dropped::WithoutCredentials(share) if self.is_search_refused => Dropped::Any(share),
+            other => other,
+        };
         if self.is_near(dropped) {
             return Ok(());
         }
@@ -46,22 +70,26 @@ impl DropFilter {
         }
         match dropped {
             Dropped::Nothing => socket.detach_filter()?,
-            Dropped::Any(share) => socket.attach_filter(&by_chance(share, Vec::new()))?,
-            Dropped::WithoutCredentials(share) => {
-                // The kernel charges a program before it releases the one before, and may have room for one long one only
-                // (net.core.optmem_max is 20 KiB on many systems). So a short one is in between.
-                if matches!(self.dropped, Dropped::WithoutCredentials(_)) {
-                    socket.attach_filter(&by_chance(share, Vec::new()))?;
-                    self.dropped = Dropped::Any(share);
-                }
-                socket.attach_filter(&by_chance(share, find_credentials()))?;
-            }
+            Dropped::Any(share) => attach(&socket, share, false)?,
+            Dropped::WithoutCredentials(share) => self.search(&socket, share)?,
         }
         self.dropped = dropped;
         match dropped {
             Dropped::Nothing => socket.set_read_timeout(None),
             _ => Ok(()),
         }
+    }
+
+    /// The kernel charges a program before it releases the one before, and may have room for one long one only
+    /// (net.core.optmem_max is 20 KiB on many systems). So a short one is in between, and stays if there is not even room for one.
+    fn search(&mut self, socket: &SockRef<'_>, share: f64) -> io::Result<()> {
+        if !matches!(self.dropped, Dropped::Any(_)) {
+            attach(socket, share, false)?;
+            self.dropped = Dropped::Any(share);
+        }
+        let searches = attach(socket, share, true);
+        self.is_search_refused = searches.is_err();
+        searches
     }
 
     fn is_near(&self, dropped: Dropped) -> bool {
@@ -76,74 +104,12 @@ impl DropFilter {
     }
 }
 
-/// A program of classic BPF: a random number below the share of all numbers drops a REGISTER, unless `unless` returns before.
-/// A load behind the end of a datagram would drop it.
-fn by_chance(share: f64, unless: Vec<SockFilter>) -> Vec<SockFilter> {
-    let below = (share * f64::from(u32::MAX)) as u32;
-    let mut program = vec![
-        SockFilter::new(LOAD_LEN, 0, 0, 0),
-        SockFilter::new(JUMP_IF_AT_LEAST, 0, 4, UDP_HEADER_LEN as u32 + 4),
-        SockFilter::new(LOAD_WORD, 0, 0, UDP_HEADER_LEN as u32),
-        SockFilter::new(JUMP_IF_EQUAL, 0, 2, u32::from_be_bytes(*b"REGI")),
-        SockFilter::new(LOAD_WORD, 0, 0, RANDOM),
-        SockFilter::new(JUMP_IF_AT_LEAST, 0, 1, below),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
-    ];
-    program.extend(unless);
-    program.push(SockFilter::new(RETURN, 0, 0, 0));
-    program
+fn attach(socket: &SockRef<'_>, share: f64, is_searching: bool) -> io::Result<()> {
+    let program = drop_program(share, is_searching);
+    let program: Vec<SockFilter> = program.into_iter().map(SockFilter::from).collect();
+    socket.attach_filter(&program)
 }
 
-/// Returns if the credentials are in the first bytes of the datagram, and goes on behind itself if not.
-///
-/// Wherever they lie, one of the words that are looked at lies in them, which has one of a few values: so there is one look
-/// for each `STRIDE` bytes.
-fn find_credentials() -> Vec<SockFilter> {
-    let words: Vec<u32> = CREDENTIALS
-        .windows(4)
-        .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
-        .collect();
-    let stride = words.len();
-    let looks = SEARCHED_LEN / stride;
-    let look_len = words.len() + 5;
-    let mut program = Vec::with_capacity(looks * look_len);
-    for look in 0..looks {
-        let at = (UDP_HEADER_LEN + look * stride) as u32;
-        let behind = ((looks - look) * look_len - 3) as u32;
-        program.push(SockFilter::new(LOAD_LEN, 0, 0, 0));
-        program.push(SockFilter::new(JUMP_IF_AT_LEAST, 1, 0, at + 4));
-        program.push(SockFilter::new(JUMP, 0, 0, behind));
-        program.push(SockFilter::new(LOAD_WORD, 0, 0, at));
-        for (index, word) in words.iter().enumerate() {
-            let left = (words.len() - index - 1) as u8;
-            program.push(SockFilter::new(
-                JUMP_IF_EQUAL,
-                left,
-                u8::from(left == 0),
-                *word,
-            ));
-        }
-        program.push(SockFilter::new(RETURN, 0, 0, u32::MAX));
-    }
-    program
-}
-
-/// How a request shows that its device was challenged. Hardly any writes the scheme otherwise; such a one has the chance of all.
-pub(super) const CREDENTIALS: &[u8; 22] = b"Authorization: Digest ";
-/// From linux/bpf_common.h: `BPF_LD | BPF_W | BPF_ABS`, `BPF_LD | BPF_W | BPF_LEN`, `BPF_JMP | BPF_JA`,
-/// `BPF_JMP | BPF_JEQ | BPF_K`, `BPF_JMP | BPF_JGE | BPF_K`, `BPF_RET | BPF_K`.
-const LOAD_WORD: u16 = 0x20;
-const LOAD_LEN: u16 = 0x80;
-const JUMP: u16 = 0x05;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const JUMP_IF_AT_LEAST: u16 = 0x35;
-const RETURN: u16 = 0x06;
-/// From linux/filter.h: `SKF_AD_OFF + SKF_AD_RANDOM`.
-const RANDOM: u32 = (-0x1000_i32 + 56) as u32;
-/// A filter of such a socket sees this before the bytes.
-const UDP_HEADER_LEN: usize = 8;
-/// Most telephones write credentials before that; those that do not have the chance of all.
-const SEARCHED_LEN: usize = 1024;
 /// Under a load that is worth a filter, datagrams that pass are a few milliseconds apart at most.
 const QUIET: Duration = Duration::from_millis(20);
 /// The short program costs 11 µs to translate, the long one 280.
@@ -151,12 +117,14 @@ const SMALL: f64 = 1.0 / 32.0;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::drop_program::CREDENTIALS, *};
+    use nix::{libc, setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
 
     /// How many of 400 such datagrams arrive. One that passes any filter follows each few of them, so that none is waited for in vain.
     fn arrived(socket: &UdpSocket, datagram: &[u8]) -> usize {
-        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-        sender.connect(socket.local_addr().unwrap()).unwrap();
+        let here = socket.local_addr().unwrap();
+        let sender = UdpSocket::bind((here.ip(), 0)).unwrap();
+        sender.connect(here).unwrap();
         let mut bytes = [0; 2048];
         let mut count = 0;
         for _ in 0..20 {
@@ -212,6 +180,79 @@ mod tests {
         assert!((5..100).contains(&few), "{few}");
         filter.set(&socket, Dropped::Nothing).unwrap();
         assert_eq!(arrived(&socket, &register(400)), 400);
+    }
+
+    #[test]
+    fn empty_lines_hide_no_register_and_keepalives_pass() {
+        let (socket, mut filter) = (socket(), DropFilter::new());
+        filter.set(&socket, Dropped::Any(1.0)).unwrap();
+        for lines in [1, 2, 3, 4, 100] {
+            let hidden = [b"\r\n".repeat(lines), register(400)].concat();
+            assert_eq!(arrived(&socket, &hidden), 0, "{lines}");
+        }
+        for other in [
+            &b"\r\n"[..],
+            b"\r\n\r\n",
+            b"\r\nINVITE sip:a SIP/2.0",
+            b"\r\n\r\nINVITE sip:a SIP/2.0",
+            b"\r\n\r\nREG",
+        ] {
+            assert_eq!(arrived(&socket, other), 400, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_over_ipv6_is_dropped_as_well() {
+        let socket = UdpSocket::bind("[::1]:0").unwrap();
+        let mut filter = DropFilter::new();
+        let with = [&register(300)[..], CREDENTIALS].concat();
+        filter.set(&socket, Dropped::Any(1.0)).unwrap();
+        assert_eq!(arrived(&socket, &register(400)), 0);
+        assert_eq!(arrived(&socket, &with), 0);
+        filter
+            .set(&socket, Dropped::WithoutCredentials(1.0))
+            .unwrap();
+        assert_eq!(arrived(&socket, &register(400)), 0);
+        assert_eq!(arrived(&socket, &with), 400);
+        assert_eq!(arrived(&socket, b"INVITE sip:a SIP/2.0"), 400);
+    }
+
+    sockopt_impl!(
+        /// Nobody changes the filter of the socket any more.
+        LockFilter,
+        SetOnly,
+        libc::SOL_SOCKET,
+        libc::SO_LOCK_FILTER,
+        bool
+    );
+
+    #[test]
+    fn a_refused_filter_leaves_what_was() {
+        let (socket, mut filter) = (socket(), DropFilter::new());
+        let wanted = [
+            Dropped::Any(0.5),
+            Dropped::WithoutCredentials(0.9),
+            Dropped::Nothing,
+        ];
+        filter.set(&socket, wanted[0]).unwrap();
+        setsockopt(&socket, LockFilter, &true).unwrap();
+        for other in [wanted[1], wanted[2], Dropped::Any(0.9)] {
+            filter.set(&socket, other).unwrap_err();
+            assert_eq!(filter.dropped(), wanted[0]);
+        }
+    }
+
+    #[test]
+    fn where_the_kernel_has_no_room_for_a_search_all_have_the_same_chance() {
+        let (socket, mut filter) = (socket(), DropFilter::new());
+        filter.is_search_refused = true;
+        for share in [0.5, 1.0] {
+            let wanted = Dropped::WithoutCredentials(share);
+            filter.set(&socket, wanted).unwrap();
+            assert_eq!(filter.dropped(), Dropped::Any(share));
+        }
+        let with = [&register(300)[..], CREDENTIALS].concat();
+        assert_eq!(arrived(&socket, &with), 0);
     }
 
     #[test]

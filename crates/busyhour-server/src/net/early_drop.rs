@@ -7,14 +7,22 @@
 //!
 //! Chance asks nobody who he is: whoever sends more loses more, and takes from others what he would take by waiting before
 //! them. Where devices are challenged, each registration is two requests, and a challenge whose answer is dropped was for
-//! nothing. So what shows credentials is not dropped, unless more than two of three REGISTERs that are read do: then somebody
-//! shows them who was not asked, and all have the same chance. Some always pass.
+//! nothing. So what shows credentials is not dropped while nearly all of them answer a challenge ([`ShownCredentials`]), unless
+//! more than two of three REGISTERs that come show them: then dropping the others is not enough, and all have the same
+//! chance. Some always pass.
 //!
-//! What belongs to calls is never dropped here: new calls are refused by other means. If REGISTERs are not most of what is
-//! read, they are not the load, and none of them is dropped here either.
+//! What belongs to calls is never dropped here: new calls are refused by other means. If REGISTERs are not most of what
+//! comes, they are not the load, and none of them is dropped here either.
+//!
+//! Only what passed is seen. So of what comes, that which had the chance to be dropped counts in full, and the rest for as much
+//! less as the other is fewer than it was. And each decision has two bounds, so that a load between the kinds is not now of one
+//! and now of the other.
 
-use super::drop_filter::{CREDENTIALS, Dropped};
-use memchr::memmem;
+use super::{
+    drop_filter::Dropped,
+    drop_program::{is_register, shows_credentials},
+    shown_credentials::{Judged, ShownCredentials},
+};
 use std::time::Duration;
 
 /// The share that is dropped, and what it was computed from.
@@ -26,10 +34,11 @@ pub(super) struct EarlyDrop {
     wait_s: f64,
     /// When the next look is due, since the Unix epoch.
     due: Duration,
-    /// The part of the last datagrams that were REGISTERs.
-    registers: f64,
+    /// The part of the last datagrams that came that were REGISTERs.
+    registers: Majority,
     /// The part of these that showed credentials.
-    proving: f64,
+    proving: Majority,
+    shown: ShownCredentials,
     /// Datagrams until one is looked at.
     unseen: u32,
 }
@@ -53,31 +62,47 @@ impl EarlyDrop {
         };
         Some(match self.share {
             share if share == 0.0 || !self.are_registers_most() => Dropped::Nothing,
-            share if PROVING.contains(&self.proving) => Dropped::WithoutCredentials(share),
+            share if self.spares_credentials() => Dropped::WithoutCredentials(share),
             share => Dropped::Any(share),
         })
     }
 
-    /// Takes in a datagram that is read; looks at a few of them.
-    pub(super) fn note(&mut self, datagram: &[u8]) {
+    /// Takes in a datagram that is read; looks at a few of them. It passed a filter that drops this, and `judged` says what became
+    /// of the credentials that were shown until now.
+    pub(super) fn note(
+        &mut self,
+        datagram: &[u8],
+        dropped: Dropped,
+        judged: impl FnOnce() -> Judged,
+    ) {
         if self.unseen > 0 {
             self.unseen -= 1;
             return;
         }
         self.unseen = UNSEEN;
-        let is_register = datagram.starts_with(b"REGISTER ");
-        count(&mut self.registers, is_register);
+        let is_register = is_register(datagram);
+        let is_proving = is_register && shows_credentials(datagram);
+        let weight = match dropped {
+            _ if !is_register => 1.0 - dropped.share(),
+            Dropped::WithoutCredentials(share) if is_proving => 1.0 - share,
+            _ => 1.0,
+        };
+        self.registers.count(is_register, weight, REGISTERS);
         if is_register {
-            count(
-                &mut self.proving,
-                memmem::find(datagram, CREDENTIALS).is_some(),
-            );
+            self.proving.count(is_proving, weight, PROVING);
+        }
+        if is_proving {
+            self.shown.note(UNSEEN + 1, judged());
         }
     }
 
     /// Whether the load is registrations.
     pub(super) fn are_registers_most(&self) -> bool {
-        self.registers > 0.5
+        self.registers.is_reached
+    }
+
+    fn spares_credentials(&self) -> bool {
+        self.shown.are_trusted() && !self.proving.is_reached
     }
 
     /// The load is over, or is not known yet. What kind it is stays.
@@ -91,9 +116,20 @@ impl EarlyDrop {
     }
 }
 
-/// The part of the last ones that are so.
-fn count(part: &mut f64, is_so: bool) {
-    *part += (f64::from(u8::from(is_so)) - *part) / LATELY;
+/// The part of the last ones that are so, and whether it is large.
+#[derive(Debug, Default)]
+struct Majority {
+    part: f64,
+    /// It was above the upper bound, and has not been below the lower one since.
+    is_reached: bool,
+}
+
+impl Majority {
+    /// Takes one in that counts for so much; one at most.
+    fn count(&mut self, is_so: bool, weight: f64, (until, from): (f64, f64)) {
+        self.part += (f64::from(u8::from(is_so)) - self.part) * weight / LATELY;
+        self.is_reached = self.part > if self.is_reached { until } else { from };
+    }
 }
 
 const PERIOD: Duration = Duration::from_millis(16);
@@ -107,12 +143,14 @@ const OF_EXCESS: f64 = 0.125;
 const OF_GROWTH: f64 = 1.25;
 /// Of sixteen REGISTERs one passes at least.
 const SHARE_MAX: f64 = 15.0 / 16.0;
-/// So many that were looked at.
+/// So many that were looked at, if all of them could be dropped.
 const LATELY: f64 = 64.0;
 /// To search each would cost a twentieth of a registration.
 const UNSEEN: u32 = 12;
-/// Half of them, if each device is challenged once.
-const PROVING: std::ops::Range<f64> = 0.1..0.67;
+/// REGISTERs are the load above the second part, until they are below the first.
+const REGISTERS: (f64, f64) = (0.35, 0.5);
+/// So with those that show credentials. Half of the REGISTERs do, if each device is challenged once.
+const PROVING: (f64, f64) = (0.55, 0.67);
 
 #[cfg(test)]
 mod tests {
@@ -120,19 +158,23 @@ mod tests {
 
     const WITH: &[u8] = b"REGISTER sip:a SIP/2.0\r\nAuthorization: Digest username=\"a\"\r\n\r\n";
     const WITHOUT: &[u8] = b"REGISTER sip:a SIP/2.0\r\n\r\n";
+    const OTHER: &[u8] = b"INVITE sip:a SIP/2.0\r\n\r\n";
 
-    /// Reads so many of these.
-    fn read(early: &mut EarlyDrop, len: u32, datagrams: &[&[u8]]) {
+    /// Reads so many of these, after a filter that drops nothing. All credentials answer a challenge.
+    fn read(early: &mut EarlyDrop, judged: &mut Judged, len: u32, datagrams: &[&[u8]]) {
         for index in 0..len as usize {
             let datagram = datagrams[index % datagrams.len()];
-            (0..=UNSEEN).for_each(|_| early.note(datagram));
+            for _ in 0..=UNSEEN {
+                judged.answers += u64::from(datagram == WITH);
+                early.note(datagram, Dropped::Nothing, || *judged);
+            }
         }
     }
 
     /// One that reads REGISTERs only.
     fn early_drop() -> EarlyDrop {
         let mut early = EarlyDrop::default();
-        read(&mut early, 300, &[WITHOUT]);
+        read(&mut early, &mut Judged::default(), 300, &[WITHOUT]);
         early
     }
 
@@ -148,13 +190,6 @@ mod tests {
         last
     }
 
-    fn share(dropped: Dropped) -> f64 {
-        match dropped {
-            Dropped::Nothing => 0.0,
-            Dropped::WithoutCredentials(share) | Dropped::Any(share) => share,
-        }
-    }
-
     #[test]
     fn short_waits_drop_nothing() {
         let mut early = early_drop();
@@ -164,16 +199,16 @@ mod tests {
 
     #[test]
     fn the_first_look_at_a_long_wait_drops_a_good_part() {
-        let first = share(after(&mut early_drop(), 1, |_| 300));
+        let first = after(&mut early_drop(), 1, |_| 300).share();
         assert!((0.3..0.5).contains(&first), "{first}");
     }
 
     #[test]
     fn long_waits_drop_more_and_more_and_never_all() {
         let mut early = early_drop();
-        let soon = share(after(&mut early, 10, |_| 200));
+        let soon = after(&mut early, 10, |_| 200).share();
         assert!(soon > 0.2, "{soon}");
-        let long = share(after(&mut early, 1000, |_| 200));
+        let long = after(&mut early, 1000, |_| 200).share();
         assert_eq!(long, SHARE_MAX);
         assert_eq!(after(&mut early, 1000, |_| 0), Dropped::Nothing);
     }
@@ -181,8 +216,8 @@ mod tests {
     #[test]
     fn a_wait_that_becomes_shorter_drops_less() {
         let mut early = early_drop();
-        let before = share(after(&mut early, 20, |_| 200));
-        let now = share(after(&mut early, 1, |_| 100));
+        let before = after(&mut early, 20, |_| 200).share();
+        let now = after(&mut early, 1, |_| 100).share();
         assert!(now < before, "{now} {before}");
     }
 
@@ -198,36 +233,256 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_credentials_passes_where_about_half_do() {
-        let mut early = early_drop();
+    fn what_shows_credentials_passes_while_it_answers_challenges_and_is_not_most() {
+        let (mut early, mut judged) = (early_drop(), Judged::default());
         let is_any = |dropped| matches!(dropped, Dropped::Any(_));
         assert!(
             is_any(after(&mut early, 10, |_| 200)),
             "nobody is challenged"
         );
-        read(&mut early, 300, &[WITHOUT, WITH]);
-        let preferred = after(&mut early, 10, |_| 200);
-        assert!(matches!(preferred, Dropped::WithoutCredentials(_)));
-        read(&mut early, 300, &[WITH]);
-        assert!(
-            is_any(after(&mut early, 10, |_| 200)),
-            "a flood of credentials"
-        );
+        read(&mut early, &mut judged, 300, &[WITHOUT, WITH]);
+        let spared = after(&mut early, 10, |_| 200);
+        assert!(matches!(spared, Dropped::WithoutCredentials(_)));
+        read(&mut early, &mut judged, 300, &[WITH]);
+        assert!(is_any(after(&mut early, 10, |_| 200)), "all show them");
+        read(&mut early, &mut judged, 300, &[WITHOUT, WITH]);
+        let spared = after(&mut early, 10, |_| 200);
+        assert!(matches!(spared, Dropped::WithoutCredentials(_)));
+        for _ in 0..=UNSEEN {
+            (0..200).for_each(|_| early.note(WITH, Dropped::Nothing, || judged));
+            (0..200).for_each(|_| early.note(WITHOUT, Dropped::Nothing, || judged));
+        }
+        assert!(is_any(after(&mut early, 10, |_| 200)), "they are false");
     }
 
     #[test]
     fn nothing_is_dropped_while_other_messages_are_the_load() {
         let mut early = early_drop();
-        read(
-            &mut early,
-            300,
-            &[
-                b"INVITE sip:a SIP/2.0\r\n",
-                b"BYE sip:a SIP/2.0\r\n",
-                WITHOUT,
-            ],
-        );
+        let others = [OTHER, OTHER, WITHOUT];
+        read(&mut early, &mut Judged::default(), 300, &others);
         assert_eq!(after(&mut early, 100, |_| 200), Dropped::Nothing);
         assert!(!early.are_registers_most());
+    }
+
+    /// What comes in a millisecond, where ten can be read.
+    #[derive(Default)]
+    struct Load {
+        /// Those that register for the first time, and are challenged or not.
+        newcomers: f64,
+        are_challenged: bool,
+        /// Those that show credentials at once, right ones and false ones.
+        refreshes: f64,
+        pretenders: f64,
+        /// Messages of calls.
+        others: f64,
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Message {
+        First,
+        Proof,
+        Pretence,
+        Other,
+    }
+
+    impl Message {
+        fn bytes(self) -> &'static [u8] {
+            match self {
+                Self::First => WITHOUT,
+                Self::Proof | Self::Pretence => WITH,
+                Self::Other => OTHER,
+            }
+        }
+    }
+
+    /// A receiver with its filter, in steps of a millisecond.
+    struct Loop {
+        early: EarlyDrop,
+        dropped: Dropped,
+        judged: Judged,
+        queue: std::collections::VecDeque<(u64, Message)>,
+        chance: u64,
+        /// How often the filter became one of another kind, and how often it was of each.
+        switches: u32,
+        kinds: [u32; 3],
+        longest_wait_ms: u64,
+    }
+
+    impl Loop {
+        fn new() -> Self {
+            Self {
+                early: EarlyDrop::default(),
+                dropped: Dropped::Nothing,
+                judged: Judged::default(),
+                queue: Default::default(),
+                chance: 1,
+                switches: 0,
+                kinds: [0; 3],
+                longest_wait_ms: 0,
+            }
+        }
+
+        /// From 0 to 1 (xorshift).
+        fn chance(&mut self) -> f64 {
+            self.chance ^= self.chance << 13;
+            self.chance ^= self.chance >> 7;
+            self.chance ^= self.chance << 17;
+            (self.chance >> 11) as f64 / (1_u64 << 53) as f64
+        }
+
+        fn arrive(&mut self, ms: u64, message: Message, mean: f64) {
+            let more = self.chance() < mean.fract();
+            for _ in 0..mean as u32 + u32::from(more) {
+                let share = match (message, self.dropped) {
+                    (Message::Other, _) => 0.0,
+                    (Message::Proof | Message::Pretence, Dropped::WithoutCredentials(_)) => 0.0,
+                    (_, dropped) => dropped.share(),
+                };
+                if self.chance() >= share {
+                    self.queue.push_back((ms, message));
+                }
+            }
+        }
+
+        /// Returns how many newcomers were challenged.
+        fn read(&mut self, ms: u64) -> u32 {
+            let mut challenged = 0;
+            for place in 0..10 {
+                let Some((came, message)) = self.queue.pop_front() else {
+                    break;
+                };
+                if place == 0 {
+                    self.look(ms, ms - came);
+                }
+                challenged += u32::from(message == Message::First);
+                self.judged.answers += u64::from(message == Message::Proof);
+                let judged = self.judged;
+                self.early.note(message.bytes(), self.dropped, || judged);
+            }
+            challenged
+        }
+
+        /// As the filter, it is set anew only if much changes.
+        fn look(&mut self, ms: u64, wait_ms: u64) {
+            self.longest_wait_ms = self.longest_wait_ms.max(wait_ms);
+            let now = Duration::from_millis(ms);
+            let Some(dropped) = self.early.look(now, Duration::from_millis(wait_ms)) else {
+                return;
+            };
+            let is_other =
+                std::mem::discriminant(&dropped) != std::mem::discriminant(&self.dropped);
+            self.switches += u32::from(is_other);
+            if is_other || (dropped.share() - self.dropped.share()).abs() > 1.0 / 32.0 {
+                self.dropped = dropped;
+            }
+            self.kinds[match dropped {
+                Dropped::Nothing => 0,
+                Dropped::Any(_) => 1,
+                Dropped::WithoutCredentials(_) => 2,
+            }] += 1;
+        }
+
+        fn run(&mut self, span: std::ops::Range<u64>, load: &Load) {
+            let mut challenged = 0;
+            for ms in span {
+                self.arrive(ms, Message::First, load.newcomers);
+                self.arrive(ms, Message::Proof, load.refreshes + f64::from(challenged));
+                self.arrive(ms, Message::Pretence, load.pretenders);
+                self.arrive(ms, Message::Other, load.others);
+                challenged = self.read(ms) * u32::from(load.are_challenged);
+            }
+        }
+
+        /// After ten seconds of a load, in which it finds out what that is, and ten in which it has.
+        fn after(load: Load) -> Self {
+            let mut receiver = Self::new();
+            receiver.run(0..10_000, &load);
+            let chance = receiver.chance;
+            receiver = Self {
+                switches: 0,
+                kinds: [0; 3],
+                longest_wait_ms: 0,
+                chance,
+                ..receiver
+            };
+            receiver.run(10_000..20_000, &load);
+            receiver
+        }
+
+        /// Of which kind it was for all of the time, if it was of one, and hardly anything waited long.
+        #[track_caller]
+        fn assert_steady(&self, kind: usize) {
+            let Self {
+                switches,
+                kinds,
+                longest_wait_ms,
+                ..
+            } = self;
+            assert_eq!(*switches, 0, "{kinds:?}");
+            assert!(kinds[kind] > 500, "{kinds:?}");
+            assert!(*longest_wait_ms < 200, "{longest_wait_ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_load_of_calls_and_registrations_does_not_switch_the_filter_on_and_off() {
+        for registers in [12.0, 13.0, 14.0] {
+            Loop::after(Load {
+                newcomers: registers,
+                others: 20.0 - registers,
+                ..Load::default()
+            })
+            .assert_steady(1);
+        }
+    }
+
+    #[test]
+    fn as_many_refreshes_as_newcomers_do_not_switch_it_between_its_kinds() {
+        for refreshes in [0.0, 4.0, 6.0, 8.0] {
+            Loop::after(Load {
+                newcomers: 8.0,
+                are_challenged: true,
+                refreshes,
+                ..Load::default()
+            })
+            .assert_steady(2);
+        }
+    }
+
+    #[test]
+    fn refreshes_that_are_the_load_have_the_chance_of_all() {
+        Loop::after(Load {
+            newcomers: 2.0,
+            are_challenged: true,
+            refreshes: 18.0,
+            ..Load::default()
+        })
+        .assert_steady(1);
+    }
+
+    #[test]
+    fn a_flood_of_false_credentials_is_not_spared() {
+        for pretenders in [3.0, 8.0, 20.0] {
+            let load = Load {
+                newcomers: 8.0,
+                are_challenged: true,
+                refreshes: 2.0,
+                ..Load::default()
+            };
+            let mut receiver = Loop::after(load);
+            receiver.assert_steady(2);
+            let load = Load {
+                newcomers: 8.0,
+                are_challenged: true,
+                refreshes: 2.0,
+                pretenders,
+                ..Load::default()
+            };
+            receiver.run(20_000..25_000, &load);
+            (receiver.kinds, receiver.switches) = ([0; 3], 0);
+            receiver.longest_wait_ms = 0;
+            receiver.run(25_000..35_000, &load);
+            receiver.assert_steady(1);
+        }
     }
 }

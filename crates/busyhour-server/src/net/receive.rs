@@ -4,7 +4,8 @@ use super::{
     early_drop::EarlyDrop,
     local::local_of,
     send::SendQueue,
-    stats::{SocketCounters, add},
+    shown_credentials::Judged,
+    stats::{SocketCounters, add, read},
 };
 use crate::server::ReadMode;
 use busyhour::{
@@ -25,7 +26,7 @@ use nix::{
     },
 };
 use std::{
-    io::IoSliceMut,
+    io::{self, IoSliceMut},
     net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket},
     os::fd::AsRawFd,
     sync::{
@@ -67,6 +68,8 @@ struct ReceiveBatch {
     is_told_local: bool,
     early_drop: EarlyDrop,
     drop_filter: DropFilter,
+    /// The kernel has refused a filter of this socket, and that is in the log.
+    was_filter_refused: bool,
     /// Since then each call brought as many as it asked for.
     full_since: Option<Instant>,
 }
@@ -99,15 +102,22 @@ impl Receiver {
                 continue;
             }
             let is_behind = read_mode == ReadMode::Fresh || batch.is_behind();
-            self.stamp(&mut batch, is_behind);
+            let is_stamped = is_behind || batch.may_be_behind();
+            self.stamp(&mut batch, is_stamped);
+            if !is_behind {
+                self.let_all_in(&mut batch);
+            }
             let received = self.receive(&mut batch);
             match received {
                 // It did not come from the network.
                 Ok(()) if self.is_stopped() => return,
-                Ok(()) => self.hand_on(&mut batch, &mut runner, deliver),
+                Ok(()) => self.hand_on(&mut batch, is_behind, &mut runner, deliver),
                 Err(Errno::EINTR) => {}
                 // Nothing came, or it was dropped: the load is over.
-                Err(Errno::EAGAIN) => self.let_all_in(&mut batch),
+                Err(Errno::EAGAIN) => {
+                    batch.full_since = None;
+                    self.let_all_in(&mut batch);
+                }
                 Err(error) => self.failed(error),
             }
         }
@@ -144,12 +154,13 @@ impl Receiver {
     fn hand_on(
         &self,
         batch: &mut ReceiveBatch,
+        is_behind: bool,
         runner: &mut InlineRunner,
         deliver: &dyn Fn(Datagram),
     ) {
         add(&self.counters.receive_calls, 1);
         let are_few = batch.arrivals.len() < FEW;
-        let now = batch.is_stamped.then(now);
+        let now = (is_behind && batch.is_stamped).then(now);
         let since = now.map(|now| now.saturating_sub(STALE));
         if let Some(now) = now {
             self.drop_early(batch, now);
@@ -166,7 +177,7 @@ impl Receiver {
                 continue;
             }
             if now.is_some() || batch.full_since.is_some() {
-                batch.note(index, len);
+                batch.note(index, len, &self.counters);
             }
             let payload = batch.payload(index, len, &self.buffers);
             match (payload, source) {
@@ -195,22 +206,22 @@ impl Receiver {
         SocketAddr::new(ip, self.local.port())
     }
 
-    /// Turns the kernel's recording of arrival times on or off.
+    /// Turns the kernel's recording of arrival times on or off. Whatever waits already has none, and counts as fresh.
     fn stamp(&self, batch: &mut ReceiveBatch, is_wanted: bool) {
         if batch.is_stamped != is_wanted {
             let set = setsockopt(&self.socket, sockopt::ReceiveTimestampns, &is_wanted);
             // Without it all count as fresh.
             batch.is_stamped = is_wanted && set.is_ok();
             batch.headers = MultiHeaders::preallocate(BATCH_LEN, None);
-            self.let_all_in(batch);
         }
     }
 
     /// Nothing is dropped in the kernel any more, but for lack of room.
     fn let_all_in(&self, batch: &mut ReceiveBatch) {
         batch.early_drop.rest();
-        batch.full_since = None;
-        self.filter(batch, Dropped::Nothing);
+        if batch.drop_filter.dropped() != Dropped::Nothing {
+            self.filter(batch, Dropped::Nothing);
+        }
     }
 
     /// Lets the kernel drop as much as the first of these datagrams says.
@@ -225,8 +236,28 @@ impl Receiver {
     }
 
     fn filter(&self, batch: &mut ReceiveBatch, dropped: Dropped) {
+        let before = batch.drop_filter.dropped();
         if let Err(error) = batch.drop_filter.set(&self.socket, dropped) {
-            tracing::debug!(local = %self.local, %error, "the kernel takes no filter");
+            self.filter_refused(batch, &error);
+        }
+        let after = batch.drop_filter.dropped();
+        if before == Dropped::Nothing && after != Dropped::Nothing {
+            add(&self.counters.early_drops_begun, 1);
+        }
+        let permille = (after.share() * 1000.0) as u64;
+        let dropped_now = &self.counters.early_drop_permille;
+        dropped_now.store(permille, Ordering::Relaxed);
+    }
+
+    fn filter_refused(&self, batch: &mut ReceiveBatch, error: &io::Error) {
+        let (local, dropped) = (self.local, batch.drop_filter.dropped());
+        match std::mem::replace(&mut batch.was_filter_refused, true) {
+            true => tracing::debug!(%local, %error, ?dropped, "the kernel still takes no filter"),
+            false => tracing::warn!(
+                %local, %error, ?dropped,
+                "the kernel takes no filter: under more load than the server can serve, it drops REGISTERs that show credentials like all \
+                 others, or those that come last; raise net.core.optmem_max to 65536 and restart the server"
+            ),
         }
     }
 
@@ -250,6 +281,7 @@ impl ReceiveBatch {
             is_stamped: false,
             early_drop: EarlyDrop::default(),
             drop_filter: DropFilter::new(),
+            was_filter_refused: false,
             full_since: None,
         }
     }
@@ -308,15 +340,30 @@ impl ReceiveBatch {
     }
 
     /// Shows datagram `index` to what decides about the next ones.
-    fn note(&mut self, index: usize, len: usize) {
+    fn note(&mut self, index: usize, len: usize, counters: &SocketCounters) {
+        let judged = || Judged {
+            answers: read(&counters.credentials_answering),
+            elsewhere: read(&counters.credentials_elsewhere),
+        };
         if let Some(slot) = self.slots.get(index).and_then(Option::as_deref) {
-            self.early_drop.note(&slot[..len.min(slot.len())]);
+            let (datagram, dropped) = (&slot[..len.min(slot.len())], self.drop_filter.dropped());
+            self.early_drop.note(datagram, dropped, judged);
         }
     }
 
     /// Whether registrations have to wait for long, and not just for a moment.
     fn is_behind(&self) -> bool {
-        let is_full = |since: Instant| since.elapsed() >= STALE;
+        self.has_waiting_registrations(STALE)
+    }
+
+    /// Whether [`is_behind`](Self::is_behind) may be so soon. What is read then came now.
+    fn may_be_behind(&self) -> bool {
+        self.has_waiting_registrations(STAMPED_AFTER)
+    }
+
+    /// Whether they were more than was read for so long.
+    fn has_waiting_registrations(&self, long: Duration) -> bool {
+        let is_full = |since: Instant| since.elapsed() >= long;
         self.early_drop.are_registers_most()
             && (!self.early_drop.is_idle() || self.full_since.is_some_and(is_full))
     }
@@ -388,6 +435,9 @@ const SINGLE_CALLS: usize = 7;
 /// Together with the wait inside, less than the half second after which a client
 /// retransmits (RFC 3261's T1): otherwise each request would be processed twice.
 const STALE: Duration = Duration::from_millis(250);
+/// Arrival times are recorded so soon that those which are read after [`STALE`] have them, if up to five times as many come as can
+/// be read.
+const STAMPED_AFTER: Duration = Duration::from_millis(50);
 /// While the server wants no datagrams. In that time at most some hundred requests are processed:
 /// far fewer than wait inside, so no worker runs out of work.
 const REST: Duration = Duration::from_millis(1);

@@ -2,8 +2,8 @@
 
 use super::{Datagram, StreamMessage, Streams, Udp};
 use crate::server::{
-    CertificateStats, HolderKey, Network, NetworkStats, QueueView, ReadMode, SendError, Server,
-    ShownCertificate, TlsTarget, Unread,
+    CertificateStats, CredentialJudgement, HolderKey, Network, NetworkStats, QueueView, ReadMode,
+    SendError, Server, ShownCertificate, TlsTarget, Unread,
 };
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_sip::{Flow, Transport};
@@ -150,6 +150,12 @@ impl Network for Sockets {
 
     fn mark_trusted(&self, flow: Flow) -> bool {
         !flow.transport.is_reliable() || self.streams.mark_trusted(flow)
+    }
+
+    fn note_credentials(&self, flow: Flow, judgement: CredentialJudgement) {
+        if !flow.transport.is_reliable() {
+            self.sip.note_credentials(flow, judgement);
+        }
     }
 
     fn expect_keepalives(&self, flow: Flow, within: Duration) {

@@ -4,9 +4,11 @@ use super::{
     local::source_to,
     receive::Receiver,
     send::{Outgoing, SendQueue},
-    stats::SocketCounters,
+    stats::{SocketCounters, add},
 };
-use crate::server::{Network, NetworkStats, QueueView, ReadMode, SendError, Unread};
+use crate::server::{
+    CredentialJudgement, Network, NetworkStats, QueueView, ReadMode, SendError, Unread,
+};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     pool::TaskPool,
@@ -199,6 +201,16 @@ impl Network for Udp {
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
         let port = self.port(flow.local).ok_or(SendError::NoSocket)?;
         port.send(flow, datagram)
+    }
+
+    fn note_credentials(&self, flow: Flow, judgement: CredentialJudgement) {
+        if let Some(port) = self.port(flow.local) {
+            let counter = match judgement {
+                CredentialJudgement::Answer => &port.counters.credentials_answering,
+                CredentialJudgement::Elsewhere => &port.counters.credentials_elsewhere,
+            };
+            add(counter, 1);
+        }
     }
 
     /// The socket of the address that the system would send from; else one of all addresses

@@ -92,8 +92,8 @@ pub use http_client::{
 };
 pub use media::view::RelayView;
 pub use network::{
-    CertificateStats, HolderKey, Network, NetworkStats, ReadMode, SendError, ShownCertificate,
-    StreamStats, TlsTarget, Unread,
+    CertificateStats, CredentialJudgement, HolderKey, Network, NetworkStats, ReadMode, SendError,
+    ShownCertificate, StreamStats, TlsTarget, Unread,
 };
 pub(crate) use peer::peer_config::mistakes as peer_mistakes;
 pub use peer::peer_config::{

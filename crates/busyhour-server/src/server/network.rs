@@ -53,6 +53,10 @@ pub trait Network: Send + Sync {
         self.send(flow, answer)
     }
 
+    /// The credentials of a REGISTER of this flow were looked at. While more comes than can be read, a network may prefer those
+    /// that show credentials, as long as nearly all of these answer a challenge.
+    fn note_credentials(&self, _flow: Flow, _judgement: CredentialJudgement) {}
+
     /// The client of a connection was told to send something at least this often: the
     /// connection is closed after a longer silence.
     fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}
@@ -167,6 +171,15 @@ pub trait Network: Send + Sync {
     }
 }
 
+/// What a server knows of the credentials of a REGISTER. All that show credentials and are not reported prove nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialJudgement {
+    /// They answer a challenge that was sent to their source: they are right, or their nonce is no longer valid.
+    Answer,
+    /// Another node of the cluster looks at them.
+    Elsewhere,
+}
+
 /// An account, or a source that has none, as a number that tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HolderKey(u32);
@@ -257,8 +270,13 @@ pub struct NetworkStats {
     /// System calls that received at least one; `received / receive_calls` is the batch.
     pub receive_calls: u64,
     /// Datagrams that the kernel dropped because its receive buffer was full, and REGISTERs that it dropped for us under
-    /// overload, by a filter.
+    /// overload, by a filter: it counts both as one. `nstat -az UdpRcvbufErrors` has only those for which there was no room, of
+    /// all programs of the machine.
     pub kernel_dropped: u64,
+    /// The share of the REGISTERs that it drops by a filter now, in thousandths; of several sockets the largest.
+    pub early_drop_permille_max: u64,
+    /// How often such a filter began.
+    pub early_drops_begun: u64,
     /// Datagrams dropped because the packet memory was used up.
     pub dropped_no_buffer: u64,
     /// Datagrams dropped under overload because they had waited so long that their
@@ -415,14 +433,15 @@ pub struct StreamStats {
     pub sent_bytes: u64,
 }
 
-/// Adds field by field, so that the code does not compile if one is forgotten.
+/// Adds field by field, so that the code does not compile if one is forgotten. Of those behind the semicolon it takes the largest.
 macro_rules! sum_fields {
-    ($stats:ident: $($field:ident),+ $(,)?) => {
+    ($stats:ident: $($field:ident),+ $(,)? $(; $($largest:ident),+ $(,)?)?) => {
         impl AddAssign for $stats {
             /// Sums the sockets; a high water mark of several is their sum, never less than it was.
             fn add_assign(&mut self, other: Self) {
-                let Self { $($field),+ } = other;
+                let Self { $($field,)+ $($($largest),+)? } = other;
                 $(self.$field += $field;)+
+                $($(self.$largest = self.$largest.max($largest);)+)?
             }
         }
     };
@@ -435,6 +454,7 @@ sum_fields! { NetworkStats:
     kernel_dropped,
     dropped_no_buffer,
     dropped_stale,
+    early_drops_begun,
     receive_errors,
     panicked,
     sent,
@@ -444,7 +464,8 @@ sum_fields! { NetworkStats:
     send_queued_high_water,
     dropped_send_queue,
     send_errors,
-    streams,
+    streams;
+    early_drop_permille_max,
 }
 
 sum_fields! { StreamStats:

@@ -180,6 +180,7 @@ impl Admission {
         let tenant = self.accounts.tenants.of_aor(aor);
         let proof = self.prove(request, AS_SERVER, tenant.as_deref());
         self.note_challenged(request, aor, &proof);
+        self.note_credentials(request, &proof);
         match proof? {
             Proof::Open => {}
             Proof::Challenged { .. } | Proof::Awaited => return Ok(false),

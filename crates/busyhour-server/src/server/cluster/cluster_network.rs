@@ -5,8 +5,8 @@ use super::{
     node_message::{NodeMessage, NodeVerb},
 };
 use crate::server::{
-    CertificateStats, HolderKey, Network, NetworkStats, QueueView, SendError, ShownCertificate,
-    TlsTarget, Unread,
+    CertificateStats, CredentialJudgement, HolderKey, Network, NetworkStats, QueueView, SendError,
+    ShownCertificate, TlsTarget, Unread,
 };
 use busyhour::buffer::Buffer;
 use busyhour_cluster::Partition;
@@ -95,6 +95,13 @@ impl Network for ClusterNetwork {
             self.link.trust(flow);
         }
         true
+    }
+
+    /// The node that a request came to has handed it on, and does not wait for this.
+    fn note_credentials(&self, flow: Flow, judgement: CredentialJudgement) {
+        if self.is_own(flow) {
+            self.own.note_credentials(self.bare(flow), judgement);
+        }
     }
 
     /// The flow of another node is noted there, when the answer leaves. If that does not go where the request came from, the

@@ -205,7 +205,10 @@ impl Core {
         match self.hand_on(&request, &arrival) {
             RequestRoute::Here => {}
             RequestRoute::Kept => return,
-            RequestRoute::HandedOn => return request.discard_span(),
+            RequestRoute::HandedOn => {
+                self.admission.note_handed_on(&request);
+                return request.discard_span();
+            }
             RequestRoute::Nobody => {
                 return self.set_aside(message, flow, &mut request.span.borrow_mut());
             }

@@ -1,9 +1,10 @@
 //! What is noted and logged of clients that do not prove who they are.
 
-use super::Admission;
-use crate::server::access::failures;
+use super::{Admission, Answered, Proof};
+use crate::server::{CredentialJudgement, access::failures, sip::receive::Request};
+use busyhour_registrar::Refusal;
 use busyhour_sip::{
-    DigestCredentials, Flow,
+    DigestCredentials, Flow, HeaderName, Method,
     auth::{Algorithm, Authenticator},
     source_of,
 };
@@ -42,6 +43,32 @@ impl Admission {
         self.logins
             .failed(source, holder, username, self.clock.now());
         self.log.login_failed(flow, username, protocol, reason);
+    }
+
+    /// The network learns of a REGISTER that answers a challenge, by which it judges all that show credentials.
+    pub(super) fn note_credentials(
+        &self,
+        request: &Request<'_>,
+        proof: &Result<Proof<'_>, Refusal>,
+    ) {
+        let answers = match proof {
+            Ok(Proof::Of(_)) => true,
+            Ok(Proof::Challenged { answered, .. }) => matches!(answered, Answered::OldNonce),
+            Ok(Proof::Open | Proof::Awaited) | Err(_) => false,
+        };
+        if answers && request.message.method() == Some(Method::Register) {
+            let network = self.responder.network();
+            network.note_credentials(request.flow, CredentialJudgement::Answer);
+        }
+    }
+
+    /// Another node looks at the credentials of this request, if it shows any.
+    pub(in crate::server) fn note_handed_on(&self, request: &Request<'_>) {
+        let shows = || request.message.header(HeaderName::Authorization).is_some();
+        if request.message.method() == Some(Method::Register) && shows() {
+            let network = self.responder.network();
+            network.note_credentials(request.flow, CredentialJudgement::Elsewhere);
+        }
     }
 
     /// A device was asked for its password. Users without an account are not noted, so
