@@ -116,7 +116,7 @@ const QUIET: Duration = Duration::from_millis(20);
 const SMALL: f64 = 1.0 / 32.0;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::{super::drop_program::CREDENTIALS, *};
     use nix::{libc, setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
 
@@ -226,6 +226,11 @@ mod tests {
         bool
     );
 
+    /// The kernel refuses each change from now on.
+    pub(in crate::net) fn lock(socket: &UdpSocket) {
+        setsockopt(socket, LockFilter, &true).unwrap();
+    }
+
     #[test]
     fn a_refused_filter_leaves_what_was() {
         let (socket, mut filter) = (socket(), DropFilter::new());
@@ -235,7 +240,7 @@ mod tests {
             Dropped::Nothing,
         ];
         filter.set(&socket, wanted[0]).unwrap();
-        setsockopt(&socket, LockFilter, &true).unwrap();
+        lock(&socket);
         for other in [wanted[1], wanted[2], Dropped::Any(0.9)] {
             filter.set(&socket, other).unwrap_err();
             assert_eq!(filter.dropped(), wanted[0]);

@@ -19,7 +19,7 @@
 //! REGISTERs are most of what comes, a filter in the kernel drops a share of these by
 //! chance, such that those that are read have waited for some 30 ms. It also does when the
 //! receiver itself is behind, as with challenges, which it answers alone: when each call has
-//! brought a whole batch for 250 ms. When a filtered socket has nothing to read for 20 ms,
+//! brought a whole batch for 250 ms, and all that it brought first had waited for long. When a filtered socket has nothing to read for 20 ms,
 //! the filter is taken away. What belongs to calls is handled by the
 //! receiving threads themselves and waits nowhere inside: the server asks now and then how much
 //! waits in the kernel ([`Network::unread`](crate::server::Network::unread)), and refuses new
@@ -53,6 +53,7 @@ mod panics;
 mod receive;
 mod send;
 mod shown_credentials;
+mod standing_queue;
 mod stats;
 mod udp;
 mod sockets;

@@ -5,6 +5,7 @@ use super::{
     local::local_of,
     send::SendQueue,
     shown_credentials::Judged,
+    standing_queue::StandingQueue,
     stats::{SocketCounters, add, read},
 };
 use crate::server::ReadMode;
@@ -70,8 +71,7 @@ struct ReceiveBatch {
     drop_filter: DropFilter,
     /// The kernel has refused a filter of this socket, and that is in the log.
     was_filter_refused: bool,
-    /// Since then each call brought as many as it asked for.
-    full_since: Option<Instant>,
+    standing: StandingQueue,
 }
 
 /// What is known of a datagram beside its bytes.
@@ -115,7 +115,7 @@ impl Receiver {
                 Err(Errno::EINTR) => {}
                 // Nothing came, or it was dropped: the load is over.
                 Err(Errno::EAGAIN) => {
-                    batch.full_since = None;
+                    batch.standing.note_end();
                     self.let_all_in(&mut batch);
                 }
                 Err(error) => self.failed(error),
@@ -138,10 +138,10 @@ impl Receiver {
         if batch.arrivals.len() == 1 {
             batch.single_calls_left = SINGLE_CALLS;
         }
-        batch.full_since = match batch.arrivals.len() == BATCH_LEN {
-            true => batch.full_since.or_else(|| Some(Instant::now())),
-            false => None,
-        };
+        match batch.arrivals.len() == BATCH_LEN {
+            true => batch.standing.note_full(Instant::now()),
+            false => batch.standing.note_end(),
+        }
         Ok(())
     }
 
@@ -160,11 +160,12 @@ impl Receiver {
     ) {
         add(&self.counters.receive_calls, 1);
         let are_few = batch.arrivals.len() < FEW;
-        let now = (is_behind && batch.is_stamped).then(now);
-        let since = now.map(|now| now.saturating_sub(STALE));
+        let now = batch.is_stamped.then(now);
         if let Some(now) = now {
-            self.drop_early(batch, now);
+            self.note_wait(batch, is_behind, now);
         }
+        let since = now.filter(|_| is_behind);
+        let since = since.map(|now| now.saturating_sub(STALE));
         let sends = self.queue.put_off(&self.socket, &self.counters);
         for index in 0..batch.arrivals.len() {
             let ReceivedMeta {
@@ -176,7 +177,7 @@ impl Receiver {
                 add(&self.counters.dropped_stale, 1);
                 continue;
             }
-            if now.is_some() || batch.full_since.is_some() {
+            if now.is_some() || batch.standing.is_full() {
                 batch.note(index, len, &self.counters);
             }
             let payload = batch.payload(index, len, &self.buffers);
@@ -224,13 +225,13 @@ impl Receiver {
         }
     }
 
-    /// Lets the kernel drop as much as the first of these datagrams says.
-    fn drop_early(&self, batch: &mut ReceiveBatch, now: Duration) {
-        let came_at = batch.arrivals.first().and_then(|first| first.came_at);
-        let wait = came_at.and_then(|came_at| now.checked_sub(came_at));
-        if let Some(wait) = wait.filter(|wait| *wait < CLOCK_WAS_SET)
-            && let Some(dropped) = batch.early_drop.look(now, wait)
-        {
+    /// Takes in how long the first of these datagrams has waited; if the receiver is behind, the kernel drops as much as that says.
+    fn note_wait(&self, batch: &mut ReceiveBatch, is_behind: bool, now: Duration) {
+        let Some(wait) = batch.wait(now) else {
+            return;
+        };
+        batch.standing.note_wait(Instant::now(), wait);
+        if is_behind && let Some(dropped) = batch.early_drop.look(now, wait) {
             self.filter(batch, dropped);
         }
     }
@@ -282,7 +283,7 @@ impl ReceiveBatch {
             early_drop: EarlyDrop::default(),
             drop_filter: DropFilter::new(),
             was_filter_refused: false,
-            full_since: None,
+            standing: StandingQueue::default(),
         }
     }
 
@@ -353,19 +354,20 @@ impl ReceiveBatch {
 
     /// Whether registrations have to wait for long, and not just for a moment.
     fn is_behind(&self) -> bool {
-        self.has_waiting_registrations(STALE)
-    }
-
-    /// Whether [`is_behind`](Self::is_behind) may be so soon. What is read then came now.
-    fn may_be_behind(&self) -> bool {
-        self.has_waiting_registrations(STAMPED_AFTER)
-    }
-
-    /// Whether they were more than was read for so long.
-    fn has_waiting_registrations(&self, long: Duration) -> bool {
-        let is_full = |since: Instant| since.elapsed() >= long;
         self.early_drop.are_registers_most()
-            && (!self.early_drop.is_idle() || self.full_since.is_some_and(is_full))
+            && (!self.early_drop.is_idle() || self.standing.stands(Instant::now()))
+    }
+
+    /// Whether [`is_behind`](Self::is_behind) may be so soon.
+    fn may_be_behind(&self) -> bool {
+        self.early_drop.are_registers_most() && self.standing.may_stand(Instant::now())
+    }
+
+    /// How long the first of the last call has waited, if that was recorded.
+    fn wait(&self, now: Duration) -> Option<Duration> {
+        let came_at = self.arrivals.first()?.came_at?;
+        let wait = now.checked_sub(came_at)?;
+        (wait < CLOCK_WAS_SET).then_some(wait)
     }
 
     /// The bytes of datagram `index`, pinned; `None` when the pool is at its budget.
@@ -435,9 +437,6 @@ const SINGLE_CALLS: usize = 7;
 /// Together with the wait inside, less than the half second after which a client
 /// retransmits (RFC 3261's T1): otherwise each request would be processed twice.
 const STALE: Duration = Duration::from_millis(250);
-/// Arrival times are recorded so soon that those which are read after [`STALE`] have them, if up to five times as many come as can
-/// be read.
-const STAMPED_AFTER: Duration = Duration::from_millis(50);
 /// While the server wants no datagrams. In that time at most some hundred requests are processed:
 /// far fewer than wait inside, so no worker runs out of work.
 const REST: Duration = Duration::from_millis(1);
@@ -450,7 +449,136 @@ const DATAGRAM_LEN_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::drop_filter::tests::lock, *};
+    use std::sync::Mutex;
+    use tracing::{Event, Level, Subscriber, field::Field};
+    use tracing_subscriber::{
+        Layer,
+        layer::{Context, SubscriberExt},
+    };
+
+    fn receiver() -> (Receiver, ReceiveBatch) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let local = socket.local_addr().unwrap();
+        let receiver = Receiver {
+            socket: Arc::new(socket),
+            local,
+            buffers: BufferPool::builder().build().unwrap(),
+            queue: Arc::new(SendQueue::new(1)),
+            counters: Arc::default(),
+            is_stopped: Arc::default(),
+        };
+        (receiver, ReceiveBatch::new(local))
+    }
+
+    /// So many calls in a row that bring nothing but REGISTERs which have waited for long, as many as they asked for, since so long ago.
+    fn fill(batch: &mut ReceiveBatch, since: Duration) {
+        let since = Instant::now().checked_sub(since).unwrap();
+        batch.standing.note_end();
+        batch.standing.note_full(since);
+        batch.standing.note_wait(since, STALE);
+        for _ in 0..10_000 {
+            let dropped = Dropped::Nothing;
+            let note = || Judged::default();
+            batch.early_drop.note(b"REGISTER sip:a", dropped, note);
+        }
+    }
+
+    #[test]
+    fn arrival_times_are_recorded_before_the_receiver_is_behind_and_do_not_make_it_wait_again() {
+        let (receiver, mut batch) = receiver();
+        fill(&mut batch, STALE / 2);
+        assert!(batch.may_be_behind() && !batch.is_behind());
+        fill(&mut batch, STALE);
+        receiver.stamp(&mut batch, true);
+        assert!(batch.is_behind(), "it has waited for long enough");
+        receiver.let_all_in(&mut batch);
+        assert!(batch.is_behind());
+        batch.standing.note_end();
+        assert!(!batch.may_be_behind() && !batch.is_behind());
+    }
+
+    #[test]
+    fn what_shows_credentials_is_spared_if_the_server_says_that_it_answers() {
+        let (receiver, mut batch) = receiver();
+        let shows = b"REGISTER sip:a SIP/2.0\r\nAuthorization: Digest username";
+        for answers in [false, true] {
+            for index in 0..20_000 {
+                let datagram = if index % 2 == 0 {
+                    &shows[..]
+                } else {
+                    b"REGISTER sip:a"
+                };
+                let mut slot = receiver.buffers.alloc(datagram.len()).unwrap();
+                slot.copy_from_slice(datagram);
+                batch.slots[0] = Some(slot);
+                batch.note(0, datagram.len(), &receiver.counters);
+                let is_answer = answers && index % 2 == 0;
+                add(
+                    &receiver.counters.credentials_answering,
+                    usize::from(is_answer),
+                );
+            }
+            let dropped = batch.early_drop.look(now(), STALE).unwrap();
+            let spares = matches!(dropped, Dropped::WithoutCredentials(_));
+            assert_eq!(spares, answers);
+            batch.early_drop = EarlyDrop::default();
+        }
+    }
+
+    #[test]
+    fn the_share_that_is_dropped_is_shown_and_how_often_that_began() {
+        let (receiver, mut batch) = receiver();
+        let shown = || {
+            let stats = receiver.counters.read();
+            (stats.early_drop_permille_max, stats.early_drops_begun)
+        };
+        receiver.filter(&mut batch, Dropped::Any(0.25));
+        assert_eq!(shown(), (250, 1));
+        receiver.filter(&mut batch, Dropped::WithoutCredentials(0.5));
+        assert_eq!(shown(), (500, 1));
+        receiver.let_all_in(&mut batch);
+        receiver.let_all_in(&mut batch);
+        assert_eq!(shown(), (0, 1));
+        receiver.filter(&mut batch, Dropped::Any(0.75));
+        assert_eq!(shown(), (750, 2));
+        lock(&receiver.socket);
+        receiver.filter(&mut batch, Dropped::Nothing);
+        assert_eq!(shown(), (750, 2), "it still is");
+    }
+
+    /// What was logged.
+    struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
+
+    impl<S: Subscriber> Layer<S> for Lines {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let mut fields = String::new();
+            event.record(&mut |_: &Field, value: &dyn std::fmt::Debug| {
+                fields.push_str(&format!("{value:?} "));
+            });
+            let level = *event.metadata().level();
+            self.0.lock().unwrap().push((level, fields));
+        }
+    }
+
+    #[test]
+    fn a_refused_filter_is_a_warning_once() {
+        let (receiver, mut batch) = receiver();
+        lock(&receiver.socket);
+        let lines = Arc::default();
+        let subscriber = tracing_subscriber::registry().with(Lines(Arc::clone(&lines)));
+        tracing::subscriber::with_default(subscriber, || {
+            for share in [0.3, 0.5, 0.7] {
+                receiver.filter(&mut batch, Dropped::Any(share));
+            }
+        });
+        let lines = lines.lock().unwrap();
+        let levels: Vec<_> = lines.iter().map(|(level, _)| *level).collect();
+        assert_eq!(levels, [Level::WARN, Level::DEBUG, Level::DEBUG]);
+        assert!(lines[0].1.contains("net.core.optmem_max"), "{lines:?}");
+        let stats = receiver.counters.read();
+        assert_eq!(stats.early_drops_begun, 0);
+    }
 
     #[test]
     fn earlier_datagrams_are_stale_unless_the_clock_was_set() {

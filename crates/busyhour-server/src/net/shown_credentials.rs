@@ -128,7 +128,7 @@ mod tests {
         let mut judged = shown.judged;
         judged.answers += 1_000_000;
         shown.note(READ, judged);
-        (0..2000).for_each(|_| shown.note(READ, judged));
+        (0..1000).for_each(|_| shown.note(READ, judged));
         assert!(!shown.are_trusted());
     }
 }

@@ -393,3 +393,27 @@ const SOCKET: &str = "socket";
 /// and `skb_shared_info`; and `sk_buff`.
 const HEADERS_LEN: u64 = 384;
 const RECORD_LEN: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::stats::read;
+
+    #[test]
+    fn credentials_are_counted_at_the_socket_that_they_came_to() {
+        let addresses = ["127.0.0.1:0", "127.0.0.1:0"].map(|it| it.parse().unwrap());
+        let udp = Udp::bind(&UdpOptions::new(addresses)).unwrap();
+        let to = |place: usize| Flow::udp(udp.addresses()[place], udp.addresses()[0]);
+        udp.note_credentials(to(1), CredentialJudgement::Answer);
+        udp.note_credentials(to(1), CredentialJudgement::Elsewhere);
+        udp.note_credentials(to(1), CredentialJudgement::Elsewhere);
+        let counts = udp.sockets.iter().map(|port| {
+            let counters = &port.counters;
+            (
+                read(&counters.credentials_answering),
+                read(&counters.credentials_elsewhere),
+            )
+        });
+        assert_eq!(counts.collect::<Vec<_>>(), [(0, 0), (1, 2)]);
+    }
+}

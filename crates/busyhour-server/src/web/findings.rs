@@ -222,8 +222,8 @@ fn advice_of_limit(name: &str, severity: HealthSeverity) -> String {
     let is_setting = !name.contains(' ') && name.contains('.');
     let known = match name {
         "the kernel's receive buffer" => {
-            "more comes than the server reads, or REGISTERs are dropped since more come than it can serve: look at the processor, and \
-             at `to read` in Queues; if that is full in short bursts only, raise net.core.rmem_max and sip.receive_buffer_kib (`busyhour doctor` says to what)"
+            "more comes than the server reads, or REGISTERs are dropped since more come than it can serve (then network.early_drops_begun \
+             grows): look at the processor, and at `to read` in Queues; if that is full in short bursts only, raise net.core.rmem_max and sip.receive_buffer_kib (`busyhour doctor` says to what)"
         }
         "the time that requests may wait"
         | "the time that messages of calls may wait to be read" => {

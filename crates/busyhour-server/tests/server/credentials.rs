@@ -5,6 +5,7 @@ use crate::{
     exchange::{digest_config, proof, proven, with_proof},
     log_lines, register, register_as,
 };
+use busyhour_server::server::CredentialJudgement;
 use std::net::SocketAddr;
 
 #[test]
@@ -99,6 +100,35 @@ fn a_nonce_becomes_stale_and_does_not_outlive_the_server() {
     server.restart(digest_config());
     // The server no longer knows that it was used.
     server.refuses_as_stale(&overheard.replace("192.0.2.7", "198.51.100.66"));
+}
+
+#[test]
+fn the_network_learns_which_credentials_answer_a_challenge() {
+    let mut server = Fixture::with(digest_config());
+    let request = register(1, "Contact: <sip:a@192.0.2.7>");
+    let heard =
+        server.accepted(|request, challenge| proven(request, challenge, "alice", "alice", 1));
+    assert_eq!(server.sent.take_judged(), [CredentialJudgement::Answer]);
+    let again = |request: &str| request.replace("z9hG4bK", "z9hG4bKnext");
+    server.receive(&again(&heard));
+    server.pass(301);
+    server.receive(&again(&again(&heard)));
+    assert_eq!(
+        server.sent.take_judged(),
+        [CredentialJudgement::Answer; 2],
+        "nonces of ours, used and old"
+    );
+    let challenge = server.sent().pop().unwrap();
+    let wrong = proven(&request, &challenge, "alice", "guessed", 1);
+    let proxied = heard.replace("Authorization", "Proxy-Authorization");
+    let foreign = with_foreign_nonce(&heard);
+    for (number, nothing) in [request, wrong, foreign, proxied].iter().enumerate() {
+        let branch = format!("z9hG4bK{number}");
+        server.receive(&nothing.replace("z9hG4bK", &branch));
+        let answer = server.sent().remove(0);
+        assert!(answer.starts_with("SIP/2.0 40"), "{answer}");
+    }
+    assert_eq!(server.sent.take_judged(), []);
 }
 
 /// An attacker with a forged address can use up all answers to first requests from

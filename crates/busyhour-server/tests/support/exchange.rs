@@ -3,7 +3,9 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use busyhour::buffer::Buffer;
-use busyhour_server::server::{Accounts, Authentication, Network, SendError, ServerConfig};
+use busyhour_server::server::{
+    Accounts, Authentication, CredentialJudgement, Network, SendError, ServerConfig,
+};
 use busyhour_sip::{
     DigestChallenge, Flow, HeaderName, Message, Transport,
     auth::{Answer, Secret},
@@ -14,14 +16,18 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A network that keeps what is sent.
+/// A network that keeps what is sent, and what it is told of credentials.
 #[derive(Default)]
-pub struct Sent(Mutex<Vec<(Flow, Buffer)>>);
+pub struct Sent(Mutex<Vec<(Flow, Buffer)>>, Mutex<Vec<CredentialJudgement>>);
 
 impl Network for Sent {
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
         self.0.lock().unwrap().push((flow, datagram));
         Ok(())
+    }
+
+    fn note_credentials(&self, _flow: Flow, judgement: CredentialJudgement) {
+        self.1.lock().unwrap().push(judgement);
     }
 
     fn local_to(&self, _transport: Transport, _remote: SocketAddr) -> Option<SocketAddr> {
@@ -43,6 +49,11 @@ impl Sent {
     pub fn take(&self) -> Vec<String> {
         let sent = self.take_all();
         sent.iter().map(|(_, datagram)| text(datagram)).collect()
+    }
+
+    /// What was said of credentials since the last call.
+    pub fn take_judged(&self) -> Vec<CredentialJudgement> {
+        std::mem::take(&mut *self.1.lock().unwrap())
     }
 
     /// Removes and returns the last message, which need not be text; the others

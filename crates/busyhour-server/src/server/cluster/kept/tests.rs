@@ -3,8 +3,8 @@
 use crate::{
     lock::lock,
     server::{
-        Authentication, ClusterMembership, HttpClient, HttpFailure, HttpListener, HttpRequest,
-        Network, SendError, ServerConfig, SpanExportConfig,
+        Authentication, ClusterMembership, CredentialJudgement, HttpClient, HttpFailure,
+        HttpListener, HttpRequest, Network, SendError, ServerConfig, SpanExportConfig,
         cluster::{cluster_node::ClusterNode, inbox::node_inbox::NodeEvent},
         core::Core,
     },
@@ -110,6 +110,8 @@ impl Broker for SilentBroker {
 #[derive(Default)]
 struct Clients {
     heard: Mutex<Vec<String>>,
+    /// What the server says of credentials.
+    judged: Mutex<Vec<CredentialJudgement>>,
     /// The next message panics on its way out.
     panics: AtomicBool,
 }
@@ -125,6 +127,10 @@ impl Network for Clients {
         };
         lock(&self.heard).push(said);
         Ok(())
+    }
+
+    fn note_credentials(&self, _: Flow, judgement: CredentialJudgement) {
+        lock(&self.judged).push(judgement);
     }
 }
 
@@ -388,6 +394,20 @@ fn a_caller_hears_nothing_while_the_invite_waits_and_then_how_the_call_ends() {
     assert_eq!(world.heard(), ["404 1 INVITE"], "nobody has that address");
     let told = world.traced();
     assert_eq!(told, ["INVITE 404: receive partition location"]);
+}
+
+#[test]
+fn credentials_that_go_to_another_node_are_judged_there() {
+    let world = World::new();
+    world.set_owner(Some(OTHER));
+    world.pass(SECOND);
+    let shown = ("", "Authorization: Digest username=\"ada\"\r\n");
+    world.register(1);
+    world.send_in_dialog(Transport::Udp, "REGISTER", 2, shown);
+    world.send_in_dialog(Transport::Udp, "SUBSCRIBE", 3, shown);
+    assert_eq!(world.cluster().stats().handed_on, 3);
+    let judged = lock(&world.clients.judged);
+    assert_eq!(*judged, [CredentialJudgement::Elsewhere]);
 }
 
 /// A caller should not cancel what nobody has answered yet (RFC 3261 §9.1), and some do.
