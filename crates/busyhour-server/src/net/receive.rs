@@ -358,9 +358,9 @@ impl ReceiveBatch {
             && (!self.early_drop.is_idle() || self.standing.stands(Instant::now()))
     }
 
-    /// Whether [`is_behind`](Self::is_behind) may be so soon.
+    /// Whether [`is_behind`](Self::is_behind) may be so soon; what kind of load it is need not be known yet.
     fn may_be_behind(&self) -> bool {
-        self.early_drop.are_registers_most() && self.standing.may_stand(Instant::now())
+        self.standing.may_stand(Instant::now())
     }
 
     /// How long the first of the last call has waited, if that was recorded.
