@@ -270,8 +270,8 @@ pub struct NetworkStats {
     /// System calls that received at least one; `received / receive_calls` is the batch.
     pub receive_calls: u64,
     /// Datagrams that the kernel dropped because its receive buffer was full, and REGISTERs that it dropped for us under
-    /// overload, by a filter: it counts both as one. `nstat -az UdpRcvbufErrors` has only those for which there was no room, of
-    /// all programs of the machine.
+    /// overload, by a filter: it counts both as one. `nstat -az UdpRcvbufErrors Udp6RcvbufErrors` has only those for which there
+    /// was no room, of all programs of the machine.
     pub kernel_dropped: u64,
     /// The share of the REGISTERs that it drops by a filter now, in thousandths; of several sockets the largest.
     pub early_drop_permille_max: u64,
