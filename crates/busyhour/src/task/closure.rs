@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     marker::PhantomData,
-    mem::{ManuallyDrop, MaybeUninit},
+    mem::{ManuallyDrop, MaybeUninit, needs_drop},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -11,7 +11,7 @@ use std::{
 ///
 /// It is `Sync` as well, which is sound because a shared reference to it gives
 /// no access to the closure.
-pub(super) struct Closure {
+pub(crate) struct Closure {
     storage: Storage,
     code: &'static ClosureCode,
 }
@@ -24,15 +24,15 @@ struct Storage(MaybeUninit<[u8; Closure::INLINE_BYTES]>);
 struct ClosureCode {
     /// Moves the closure out of the storage and calls it.
     run: unsafe fn(*mut Storage),
-    /// Drops the closure in place.
-    drop: unsafe fn(*mut Storage),
+    /// Drops the closure in place; `None` if there is nothing to do.
+    drop: Option<unsafe fn(*mut Storage)>,
 }
 
 impl Closure {
     pub(super) const INLINE_BYTES: usize = 48;
 
     #[inline]
-    pub(super) fn new<F: FnOnce() + Send + 'static>(run: F) -> Self {
+    pub(crate) fn new<F: FnOnce() + Send + 'static>(run: F) -> Self {
         if const { CodeOf::<F>::FITS } {
             Self::stored(run)
         } else {
@@ -54,8 +54,14 @@ impl Closure {
         }
     }
 
+    /// Whether dropping it does anything.
     #[inline]
-    pub(super) fn run(self) {
+    pub(crate) fn needs_drop(&self) -> bool {
+        self.code.drop.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn run(self) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `stored` put a closure of the type that `code` is for into
         // the storage; `ManuallyDrop` keeps `drop` from seeing it again.
@@ -82,9 +88,11 @@ impl Closure {
 impl Drop for Closure {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `stored` put a closure of the type that `code` is for into
-        // the storage, and `run` has not taken it, since it forgets `self`.
-        unsafe { (self.code.drop)(&raw mut self.storage) }
+        if let Some(drop) = self.code.drop {
+            // SAFETY: `stored` put a closure of the type that `code` is for into
+            // the storage, and `run` has not taken it, since it forgets `self`.
+            unsafe { drop(&raw mut self.storage) }
+        }
     }
 }
 
@@ -97,7 +105,11 @@ impl<F: FnOnce() + Send + 'static> CodeOf<F> {
 
     const CODE: ClosureCode = ClosureCode {
         run: Self::run,
-        drop: Self::drop,
+        drop: if needs_drop::<F>() {
+            Some(Self::drop)
+        } else {
+            None
+        },
     };
 
     /// # Safety

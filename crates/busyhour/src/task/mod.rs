@@ -19,11 +19,11 @@ mod watermark;
 
 pub use deliveries::Deliveries;
 pub use executor::{Executor, HelpOutcome, Reason, Rejected};
+pub(crate) use closure::Closure;
 pub(crate) use isolate::{drop_payload, isolate};
 pub use overflow::Overflow;
 pub use watermark::Watermark;
 
-use closure::Closure;
 use std::{any::Any, fmt};
 
 /// A closure that runs once, on whichever thread takes it.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    task::{Executor, Task},
+    task::{Closure, Executor},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -158,7 +158,7 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     pub fn run(self, callback: impl FnOnce() + Send + 'static) -> Result<TimerHandle, AddError> {
         let deadline = self.deadline_or(Duration::ZERO);
         let work = Work::Once {
-            task: Task::new(callback),
+            callback: Closure::new(callback),
             executor: Some(self.on),
             bound: self.bound,
         };

@@ -5,6 +5,8 @@ use crate::stats::TimerLabelStats;
 #[derive(Debug, Default)]
 pub(in crate::timer) struct Labels {
     labels: Vec<Label>,
+    /// The place of the label that was looked for last.
+    last: usize,
 }
 
 /// The number of a label in its shard.
@@ -15,10 +17,11 @@ pub(in crate::timer) struct LabelIndex(u16);
 #[derive(Debug)]
 pub(in crate::timer) struct Label {
     name: &'static str,
-    pending: u64,
     pending_high_water: u64,
     added: u64,
     cancelled: u64,
+    /// Timers that are over, not by a cancel.
+    ended: u64,
     expired: u64,
     lateness: LatenessHistogram,
     /// Its timers; not kept for the empty label.
@@ -29,7 +32,17 @@ impl Labels {
     /// Finds or creates the entry for `name`; `None` if there are as many as
     /// allowed. A program has few labels, all of them literals, so most
     /// searches end at the first equal pointer.
+    #[inline]
     pub(in crate::timer) fn index(&mut self, name: &'static str) -> Option<LabelIndex> {
+        let last = self.labels.get(self.last);
+        match last.is_some_and(|label| std::ptr::eq(label.name, name)) {
+            true => Some(LabelIndex(self.last as u16)),
+            false => self.search(name),
+        }
+    }
+
+    #[inline(never)]
+    fn search(&mut self, name: &'static str) -> Option<LabelIndex> {
         let same = |label: &Label| std::ptr::eq(label.name, name) || label.name == name;
         let found = self.labels.iter().position(same);
         let index = match found {
@@ -40,6 +53,7 @@ impl Labels {
             }
             None => return None,
         };
+        self.last = index;
         Some(LabelIndex(index as u16))
     }
 
@@ -54,10 +68,12 @@ impl Labels {
         self.labels.iter().find(|label| label.name == name)
     }
 
+    #[inline]
     pub(in crate::timer) fn name(&self, index: LabelIndex) -> &'static str {
         self.labels[usize::from(index.0)].name
     }
 
+    #[inline]
     pub(in crate::timer) fn get_mut(&mut self, index: LabelIndex) -> &mut Label {
         &mut self.labels[usize::from(index.0)]
     }
@@ -71,10 +87,10 @@ impl Label {
     fn new(name: &'static str) -> Self {
         Self {
             name,
-            pending: 0,
             pending_high_water: 0,
             added: 0,
             cancelled: 0,
+            ended: 0,
             expired: 0,
             lateness: LatenessHistogram::new(),
             members: TimerSet::default(),
@@ -84,14 +100,17 @@ impl Label {
     #[inline]
     pub(in crate::timer) fn added(&mut self) {
         self.added += 1;
-        self.pending += 1;
-        self.pending_high_water = self.pending_high_water.max(self.pending);
+        self.pending_high_water = self.pending_high_water.max(self.pending_count());
+    }
+
+    #[inline]
+    fn pending_count(&self) -> u64 {
+        self.added - self.cancelled - self.ended
     }
 
     #[inline]
     pub(in crate::timer) fn cancelled(&mut self) {
         self.cancelled += 1;
-        self.pending -= 1;
     }
 
     #[inline]
@@ -103,9 +122,10 @@ impl Label {
     /// The timer is over, not by a cancel.
     #[inline]
     pub(in crate::timer) fn ended(&mut self) {
-        self.pending -= 1;
+        self.ended += 1;
     }
 
+    #[inline]
     pub(in crate::timer) fn name(&self) -> &'static str {
         self.name
     }
@@ -116,7 +136,7 @@ impl Label {
 
     /// Adds this shard's share to a report over all shards.
     pub(in crate::timer) fn add_to(&self, report: &mut TimerLabelStats) {
-        report.pending_count += self.pending;
+        report.pending_count += self.pending_count();
         report.pending_high_water += self.pending_high_water;
         report.added += self.added;
         report.cancelled += self.cancelled;

@@ -101,9 +101,16 @@ impl<T> TimerQueue<T> {
     /// Removes a timer, waiting or held; `None` if it has left before.
     #[inline]
     pub fn cancel(&mut self, handle: QueueHandle) -> Option<T> {
-        let Some(value) = self.slots.release_simply(handle) else {
+        let Some(value) = self.cancel_simply(handle) else {
             return self.cancel_rarely(handle);
         };
+        Some(value)
+    }
+
+    /// Removes a timer that waits in its slot, not in an entry, among others; `None` for any other.
+    #[inline]
+    pub(in crate::timer) fn cancel_simply(&mut self, handle: QueueHandle) -> Option<T> {
+        let value = self.slots.release_simply(handle)?;
         if self.is_time_to_tidy(handle) {
             self.tidy();
         }

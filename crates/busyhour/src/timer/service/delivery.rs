@@ -65,9 +65,11 @@ impl TimerDelivery {
     fn call(&self, work: Work) -> (Result<Again, Work>, Option<Payload>) {
         locked_shard::assert_none();
         match work {
-            Work::Once { task, executor, .. } => {
+            Work::Once {
+                callback, executor, ..
+            } => {
                 debug_assert!(executor.is_none(), "the driver took it for the delivery");
-                let outcome = catch_unwind(AssertUnwindSafe(|| task.run()));
+                let outcome = catch_unwind(AssertUnwindSafe(|| callback.run()));
                 (Err(Work::Away(Runner::NOBODY)), outcome.err())
             }
             Work::Repeat(repeat) => self.repeat(repeat),

@@ -117,7 +117,7 @@ impl Listed {
         let pending = PendingTimer {
             handle: TimerHandle::NEVER,
             label: state.labels.name(record.label),
-            owner: record.owner,
+            owner: record.owner(),
             due: state.queue.deadline(timer),
             phase: phase(record.phase),
             kind: kind(&record.work),
@@ -135,7 +135,7 @@ fn phase(phase: TimerPhase) -> PendingPhase {
     match phase {
         TimerPhase::Waiting => PendingPhase::Waiting,
         TimerPhase::Delivered => PendingPhase::Delivered,
-        TimerPhase::Running { .. } => PendingPhase::Running,
+        TimerPhase::Running(_) => PendingPhase::Running,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         lock,
     },
-    task::{Executor, Rejected, Task},
+    task::{Closure, Executor, Rejected, Task},
     timer::{
         handle::{Cancel, TimerHandle},
         rule::Rule,
@@ -83,7 +83,7 @@ impl World {
         };
         let executor: Arc<dyn Executor> = Arc::clone(&self.hand) as _;
         let work = Work::Once {
-            task: Task::new(callback),
+            callback: Closure::new(callback),
             executor: Some(executor),
             bound: DeliveryBound::Bounded,
         };

@@ -3,7 +3,7 @@ use crate::{
     clock::Instant,
     pool::{Entity, current_entity},
     sync::thread_token,
-    task::{Executor, Task},
+    task::{Closure, Executor},
     timer::{
         labels::LabelIndex,
         rule::{NextRun, Rule},
@@ -23,8 +23,13 @@ pub(in crate::timer) struct TimerRecord {
     /// Counts deliveries, so that a task of an earlier one does nothing.
     pub(super) round: u32,
     pub(in crate::timer) label: LabelIndex,
-    pub(in crate::timer) owner: Option<u64>,
+    has_owner: bool,
+    /// Any number if it has none.
+    owner: u64,
 }
+
+/// With the stamps and the deadline in its slot, a timer takes 112 bytes.
+const _: () = assert!(size_of::<TimerRecord>() <= 96 || size_of::<usize>() != 8);
 
 /// The phase of a timer.
 ///
@@ -42,16 +47,26 @@ pub(in crate::timer) enum TimerPhase {
     Waiting,
     /// Passed to its executor, not begun.
     Delivered,
-    /// On a worker. `stop` prevents the next run of a periodic timer; `awaited`
-    /// says that a thread waits for the end.
-    Running { stop: bool, awaited: bool },
+    /// On a worker.
+    Running(RunPhase),
+}
+
+/// What is known of the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::timer) enum RunPhase {
+    /// A periodic timer runs again.
+    GoesOn,
+    /// This is the last run.
+    Stops,
+    /// The last run, for the end of which a thread waits.
+    Awaited,
 }
 
 /// What a timer does when it is due.
 pub(in crate::timer) enum Work {
-    /// Runs a task; the executor is taken out while a delivery is on its way.
+    /// Runs a callback; the executor is taken out while a delivery is on its way.
     Once {
-        task: Task,
+        callback: Closure,
         executor: Option<Arc<dyn Executor>>,
         bound: DeliveryBound,
     },
@@ -81,14 +96,21 @@ pub(in crate::timer) struct Repeat {
 }
 
 impl TimerRecord {
+    #[inline]
     pub(in crate::timer) fn new(work: Work, label: LabelIndex, owner: Option<u64>) -> Self {
         Self {
             work,
             phase: TimerPhase::Waiting,
             round: 0,
             label,
-            owner,
+            has_owner: owner.is_some(),
+            owner: owner.unwrap_or_default(),
         }
+    }
+
+    #[inline]
+    pub(in crate::timer) fn owner(&self) -> Option<u64> {
+        self.has_owner.then_some(self.owner)
     }
 
     /// The executor to deliver to; `None` for a future's timer.
@@ -137,12 +159,12 @@ impl TimerRecord {
 
     /// Whether it is running and may run again.
     pub(super) fn is_running_on(&self) -> bool {
-        matches!(self.phase, TimerPhase::Running { stop: false, .. })
+        self.phase == TimerPhase::Running(RunPhase::GoesOn)
     }
 
     /// Whether a thread waits for the end of the run.
     pub(super) fn is_awaited(&self) -> bool {
-        matches!(self.phase, TimerPhase::Running { awaited: true, .. })
+        self.phase == TimerPhase::Running(RunPhase::Awaited)
     }
 
     /// Takes the work to run it as `runner`, if the delivery `round` is still
@@ -151,10 +173,7 @@ impl TimerRecord {
         if !self.is_delivered(round) {
             return Err(runner);
         }
-        self.phase = TimerPhase::Running {
-            stop: false,
-            awaited: false,
-        };
+        self.phase = TimerPhase::Running(RunPhase::GoesOn);
         Ok(mem::replace(&mut self.work, Work::Away(runner)))
     }
 }
@@ -172,10 +191,24 @@ impl Work {
     /// Drops the callback and its executor, each inside its own `catch_unwind`,
     /// so that two drops that panic do not abort the process. Returns how many
     /// panicked. No lock may be held.
+    #[inline]
     #[must_use = "panics are counted"]
     pub(super) fn discard(self) -> u64 {
         match self {
-            Self::Once { task, executor, .. } => panics(|| drop(task)) + panics(|| drop(executor)),
+            // Mostly a callback has captured nothing that has to be dropped.
+            Self::Once {
+                callback, executor, ..
+            } if !callback.needs_drop() => panics(|| drop(executor)),
+            other => other.discard_all(),
+        }
+    }
+
+    #[inline(never)]
+    fn discard_all(self) -> u64 {
+        match self {
+            Self::Once {
+                callback, executor, ..
+            } => panics(|| drop(callback)) + panics(|| drop(executor)),
             Self::Repeat(repeat) => {
                 let Repeat { run, executor, .. } = *repeat;
                 panics(|| drop(run)) + panics(|| drop(executor))
@@ -212,6 +245,7 @@ impl Runner {
 }
 
 /// Runs user code; returns 1 if it panicked, otherwise 0.
+#[inline]
 pub(in crate::timer) fn panics(foreign: impl FnOnce()) -> u64 {
     u64::from(isolate(foreign).is_none())
 }

@@ -2,7 +2,8 @@ use super::{
     again::Again,
     driver_waker::DriverWaker,
     locked_shard::LockedShard,
-    record::{Runner, TimerPhase, TimerRecord, Work},
+    record::{RunPhase, Runner, TimerPhase, TimerRecord, Work},
+    timer_service::Add,
 };
 use crate::{
     clock::Instant,
@@ -16,6 +17,7 @@ use crate::{
     timer::{
         labels::{LabelIndex, Labels, TimerSet},
         queue::{QueueHandle, TimerQueue},
+        timers::AddError,
     },
 };
 use std::{collections::HashMap, mem, sync::Arc};
@@ -84,6 +86,14 @@ impl TimerShard {
     ) -> R {
         let mut state = self.lock();
         let result = change(&mut state);
+        self.publish(state, driver_waker);
+        result
+    }
+
+    /// Publishes the next deadline of the shard that was changed, unlocks it, and calls the driver's
+    /// hook if that became earlier.
+    #[inline]
+    pub(super) fn publish(&self, state: LockedShard<'_>, driver_waker: &DriverWaker) {
         let next = state.queue.next_deadline().unwrap_or(Instant::FAR_FUTURE);
         let before = self.next_ns.load(Ordering::Relaxed);
         if next.as_nanos() != before {
@@ -93,7 +103,29 @@ impl TimerShard {
         if next.as_nanos() < before {
             driver_waker.earlier(next);
         }
-        result
+    }
+
+    /// Adds a timer to the shard that is locked, publishes its deadline if it is the next one now, and
+    /// calls the driver's hook then.
+    #[inline]
+    pub(in crate::timer) fn add(
+        &self,
+        mut state: LockedShard<'_>,
+        driver_waker: &DriverWaker,
+        label: LabelIndex,
+        add: Add,
+    ) -> QueueHandle {
+        let deadline = add.deadline;
+        let timer = state.add(add, label);
+        let is_next = deadline.as_nanos() < self.next_ns.load(Ordering::Relaxed);
+        if is_next {
+            self.next_ns.store(deadline.as_nanos(), Ordering::Release);
+        }
+        drop(state);
+        if is_next {
+            driver_waker.earlier(deadline);
+        }
+        timer
     }
 
     /// Notifies the threads that wait in [`TimerShard::await_end`].
@@ -123,27 +155,60 @@ impl TimerShardState {
         }
     }
 
-    /// Adds a timer under the label with index `label`.
-    pub(in crate::timer) fn add(
+    /// The label of a timer that may be added.
+    #[inline]
+    pub(in crate::timer) fn admit(
         &mut self,
-        deadline: Instant,
-        work: Work,
-        label: LabelIndex,
-        owner: Option<u64>,
-    ) -> QueueHandle {
-        let handle = self
-            .queue
-            .add(deadline, TimerRecord::new(work, label, owner));
+        capacity: usize,
+        label: &'static str,
+    ) -> Result<LabelIndex, AddError> {
+        let pending_count = self.queue.len();
+        if self.closed {
+            return Err(AddError::Closed);
+        }
+        if pending_count >= capacity {
+            return Err(AddError::Full);
+        }
+        let label = self.labels.index(label).ok_or(AddError::Labels)?;
+        self.pending_high_water = self.pending_high_water.max(pending_count as u64 + 1);
+        Ok(label)
+    }
+
+    /// Adds a timer under the label with index `label`.
+    #[inline]
+    fn add(&mut self, add: Add, label: LabelIndex) -> QueueHandle {
+        let owner = add.owner;
+        let record = TimerRecord::new(add.work, label, owner);
+        let handle = self.queue.add(add.deadline, record);
+        let entry = self.labels.get_mut(label);
+        entry.added();
+        if !entry.name().is_empty() || owner.is_some() {
+            self.join(handle, label, owner);
+        }
+        handle
+    }
+
+    /// Adds a timer to the lists of its label and its owner.
+    #[inline(never)]
+    fn join(&mut self, timer: QueueHandle, label: LabelIndex, owner: Option<u64>) {
         let label = self.labels.get_mut(label);
-        label.added();
         if !label.name().is_empty() {
-            label.members.add(handle);
+            label.members.add(timer);
         }
         if let Some(owner) = owner {
-            self.owners.entry(owner).or_default().add(handle);
+            self.owners.entry(owner).or_default().add(timer);
         }
-        self.pending_high_water = self.pending_high_water.max(self.queue.len() as u64);
-        handle
+    }
+
+    /// Removes a timer if that is simple, as it mostly is: one that waits, with others before and
+    /// after it; the caller must drop its record after unlocking.
+    #[inline]
+    pub(super) fn cancel_simply(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
+        let record = self.queue.cancel_simply(timer)?;
+        debug_assert_eq!(record.phase, TimerPhase::Waiting);
+        self.labels.get_mut(record.label).cancelled();
+        self.leave(&record);
+        Some(record)
     }
 
     /// Removes a timer that has not begun to run; the caller must drop its
@@ -155,8 +220,10 @@ impl TimerShardState {
         let Some(record) = self.queue.get_mut(timer) else {
             return Err(NotCancelled::Over);
         };
-        if let TimerPhase::Running { stop, .. } = &mut record.phase {
-            *stop = true;
+        if let TimerPhase::Running(phase) = &mut record.phase {
+            if *phase == RunPhase::GoesOn {
+                *phase = RunPhase::Stops;
+            }
             return Err(NotCancelled::Running);
         }
         let label = record.label;
@@ -196,7 +263,7 @@ impl TimerShardState {
         let record = self.end(timer);
         let is_over = |record: &TimerRecord| {
             matches!(record.work, Work::Away(_))
-                && matches!(record.phase, TimerPhase::Running { .. })
+                && matches!(record.phase, TimerPhase::Running(_))
         };
         debug_assert!(record.as_ref().is_some_and(is_over), "it runs until here");
         record
@@ -286,14 +353,23 @@ impl TimerShardState {
     }
 
     /// Removes a timer that is over from the lists of its label and its owner.
+    #[inline]
     fn leave(&mut self, record: &TimerRecord) {
+        let owner = record.owner();
+        if owner.is_some() || !self.labels.name(record.label).is_empty() {
+            self.leave_lists(record.label, owner);
+        }
+    }
+
+    #[inline(never)]
+    fn leave_lists(&mut self, label: LabelIndex, owner: Option<u64>) {
         let queue = &self.queue;
         let is_there = |timer| queue.get(timer).is_some();
-        let label = self.labels.get_mut(record.label);
+        let label = self.labels.get_mut(label);
         if !label.name().is_empty() {
             label.members.left(is_there);
         }
-        let Some(owner) = record.owner else {
+        let Some(owner) = owner else {
             return;
         };
         if let Some(members) = self.owners.get_mut(&owner) {
@@ -306,8 +382,9 @@ impl TimerShardState {
 
     fn mark_awaited(&mut self, timer: QueueHandle) -> bool {
         match self.queue.get_mut(timer).map(|record| &mut record.phase) {
-            Some(TimerPhase::Running { awaited, .. }) => {
-                *awaited = true;
+            Some(TimerPhase::Running(phase)) => {
+                debug_assert_ne!(*phase, RunPhase::GoesOn, "its cancel stopped it");
+                *phase = RunPhase::Awaited;
                 true
             }
             _ => false,

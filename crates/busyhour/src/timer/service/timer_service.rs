@@ -83,50 +83,84 @@ impl Service {
 
     #[inline]
     fn add_within(&self, capacity: usize, add: Add) -> Result<TimerHandle, AddError> {
-        let own = thread_index() % self.shards.len();
-        let mut add = Some(add);
-        let mut error = AddError::Full;
-        for index in (own..self.shards.len()).chain(0..own) {
-            match self.add_to(index, capacity, &mut add) {
-                Ok(handle) => return Ok(handle),
+        let own = self.own_shard();
+        let shard = &self.shards[own];
+        let mut state = shard.lock();
+        match state.admit(capacity, add.label) {
+            Ok(label) => {
+                let timer = shard.add(state, &self.driver_waker, label, add);
+                Ok(self.handle(own, timer))
+            }
+            Err(error) => {
+                drop(state);
+                self.add_to_another(own, error, capacity, add)
+            }
+        }
+    }
+
+    /// Adds a timer that the thread's own shard has refused to the next shard that takes it.
+    #[cold]
+    fn add_to_another(
+        &self,
+        own: usize,
+        mut error: AddError,
+        capacity: usize,
+        add: Add,
+    ) -> Result<TimerHandle, AddError> {
+        for index in (own + 1..self.shards.len()).chain(0..own) {
+            let shard = &self.shards[index];
+            let mut state = shard.lock();
+            match state.admit(capacity, add.label) {
+                Ok(label) => {
+                    let timer = shard.add(state, &self.driver_waker, label, add);
+                    return Ok(self.handle(index, timer));
+                }
                 Err(AddError::Full) => {}
                 Err(other) => error = other,
             }
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(add) = add {
-            self.count_panics(add.work.discard());
-        }
+        self.count_panics(add.work.discard());
         Err(error)
     }
 
+    /// The shard of the running thread.
     #[inline]
-    fn add_to(
-        &self,
-        index: usize,
-        capacity: usize,
-        add: &mut Option<Add>,
-    ) -> Result<TimerHandle, AddError> {
-        let label = add.as_ref().map_or("", |add| add.label);
-        let timer = self.shards[index].change(&self.driver_waker, |state| {
-            state.admit(capacity)?;
-            let label = state.labels.index(label).ok_or(AddError::Labels)?;
-            let Some(add) = add.take() else {
-                return Err(AddError::Full);
-            };
-            Ok(state.add(add.deadline, add.work, label, add.owner))
-        })?;
-        Ok(TimerHandle {
+    fn own_shard(&self) -> usize {
+        let count = self.shards.len();
+        // A division takes longer than the check.
+        match count.is_power_of_two() {
+            true => thread_index() & (count - 1),
+            false => thread_index() % count,
+        }
+    }
+
+    #[inline]
+    fn handle(&self, shard: usize, timer: QueueHandle) -> TimerHandle {
+        TimerHandle {
             service: self.number,
-            shard: index as u32,
+            shard: shard as u32,
             timer,
-        })
+        }
     }
 
     pub(in crate::timer) fn cancel(&self, handle: &TimerHandle) -> Cancel {
         let Some(shard) = self.shard_of(handle) else {
             return Cancel::AlreadyRan;
         };
+        let mut state = shard.lock();
+        if let Some(record) = state.cancel_simply(handle.timer) {
+            shard.publish(state, &self.driver_waker);
+            self.count_panics(record.work.discard());
+            return Cancel::Prevented;
+        }
+        drop(state);
+        self.cancel_rarely(shard, handle)
+    }
+
+    /// Cancels a timer in whatever phase it is.
+    #[inline(never)]
+    fn cancel_rarely(&self, shard: &TimerShard, handle: &TimerHandle) -> Cancel {
         match shard.change(&self.driver_waker, |state| state.cancel(handle.timer)) {
             Ok(record) => {
                 self.count_panics(record.work.discard());
@@ -284,16 +318,6 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl TimerShardState {
-    fn admit(&self, capacity: usize) -> Result<(), AddError> {
-        match self.closed {
-            true => Err(AddError::Closed),
-            false if self.queue.len() >= capacity => Err(AddError::Full),
-            false => Ok(()),
-        }
     }
 }
 
