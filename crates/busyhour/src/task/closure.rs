@@ -11,29 +11,32 @@ use std::{
 ///
 /// It is `Sync` as well, which is sound because a shared reference to it gives
 /// no access to the closure.
-pub(crate) struct Closure {
-    storage: Storage,
-    code: &'static ClosureCode,
+pub(crate) struct Closure<const BYTES: usize = INLINE_BYTES> {
+    storage: Storage<BYTES>,
+    code: &'static ClosureCode<BYTES>,
 }
 
 /// Storage for the closure, with the alignment that almost all closures need.
 #[repr(C, align(8))]
-struct Storage(MaybeUninit<[u8; Closure::INLINE_BYTES]>);
+struct Storage<const BYTES: usize>(MaybeUninit<[u8; BYTES]>);
 
 /// The operations on a closure whose type was erased.
-struct ClosureCode {
+struct ClosureCode<const BYTES: usize> {
     /// Moves the closure out of the storage and calls it.
-    run: unsafe fn(*mut Storage),
+    run: unsafe fn(*mut Storage<BYTES>),
     /// Drops the closure in place; `None` if there is nothing to do.
-    drop: Option<unsafe fn(*mut Storage)>,
+    drop: Option<unsafe fn(*mut Storage<BYTES>)>,
 }
 
-impl Closure {
-    pub(super) const INLINE_BYTES: usize = 48;
+impl<const BYTES: usize> Closure<BYTES> {
+    /// Whether a closure of this type is stored without an allocation.
+    pub(crate) const fn fits<F: FnOnce() + Send + 'static>() -> bool {
+        CodeOf::<F, BYTES>::FITS
+    }
 
     #[inline]
     pub(crate) fn new<F: FnOnce() + Send + 'static>(run: F) -> Self {
-        if const { CodeOf::<F>::FITS } {
+        if const { CodeOf::<F, BYTES>::FITS } {
             Self::stored(run)
         } else {
             // A box of a closure is itself a closure, of one word.
@@ -43,14 +46,14 @@ impl Closure {
 
     #[inline]
     fn stored<F: FnOnce() + Send + 'static>(run: F) -> Self {
-        assert!(CodeOf::<F>::FITS);
+        assert!(CodeOf::<F, BYTES>::FITS);
         let mut storage = Storage(MaybeUninit::uninit());
         // SAFETY: the assertion above (a constant) says that the size and
         // alignment of the storage suffice for an `F`.
         unsafe { (&raw mut storage).cast::<F>().write(run) };
         Self {
             storage,
-            code: &CodeOf::<F>::CODE,
+            code: &CodeOf::<F, BYTES>::CODE,
         }
     }
 
@@ -69,7 +72,7 @@ impl Closure {
     }
 }
 
-impl Closure {
+impl<const BYTES: usize> Closure<BYTES> {
     /// Runs the closure in place; returns its panic.
     ///
     /// # Safety
@@ -85,7 +88,7 @@ impl Closure {
     }
 }
 
-impl Drop for Closure {
+impl<const BYTES: usize> Drop for Closure<BYTES> {
     #[inline]
     fn drop(&mut self) {
         if let Some(drop) = self.code.drop {
@@ -97,13 +100,12 @@ impl Drop for Closure {
 }
 
 /// Provides the [`ClosureCode`] of each closure type as a constant.
-struct CodeOf<F>(PhantomData<F>);
+struct CodeOf<F, const BYTES: usize>(PhantomData<F>);
 
-impl<F: FnOnce() + Send + 'static> CodeOf<F> {
-    const FITS: bool =
-        size_of::<F>() <= Closure::INLINE_BYTES && align_of::<F>() <= align_of::<Storage>();
+impl<F: FnOnce() + Send + 'static, const BYTES: usize> CodeOf<F, BYTES> {
+    const FITS: bool = size_of::<F>() <= BYTES && align_of::<F>() <= align_of::<Storage<BYTES>>();
 
-    const CODE: ClosureCode = ClosureCode {
+    const CODE: ClosureCode<BYTES> = ClosureCode {
         run: Self::run,
         drop: if needs_drop::<F>() {
             Some(Self::drop)
@@ -115,7 +117,7 @@ impl<F: FnOnce() + Send + 'static> CodeOf<F> {
     /// # Safety
     ///
     /// - `storage` holds an initialised `F`, which the caller gives up.
-    unsafe fn run(storage: *mut Storage) {
+    unsafe fn run(storage: *mut Storage<BYTES>) {
         // SAFETY: by contract an `F` is there, and nobody else will use it.
         let run = unsafe { storage.cast::<F>().read() };
         run();
@@ -124,8 +126,11 @@ impl<F: FnOnce() + Send + 'static> CodeOf<F> {
     /// # Safety
     ///
     /// - `storage` holds an initialised `F`, which the caller gives up.
-    unsafe fn drop(storage: *mut Storage) {
+    unsafe fn drop(storage: *mut Storage<BYTES>) {
         // SAFETY: by contract an `F` is there, and nobody else will use it.
         unsafe { storage.cast::<F>().drop_in_place() }
     }
 }
+
+/// What a task stores of a closure.
+pub(super) const INLINE_BYTES: usize = 48;

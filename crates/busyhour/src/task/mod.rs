@@ -17,9 +17,9 @@ mod isolate;
 mod overflow;
 mod watermark;
 
+pub(crate) use closure::Closure;
 pub use deliveries::Deliveries;
 pub use executor::{Executor, HelpOutcome, Reason, Rejected};
-pub(crate) use closure::Closure;
 pub(crate) use isolate::{drop_payload, isolate};
 pub use overflow::Overflow;
 pub use watermark::Watermark;
@@ -54,7 +54,7 @@ impl Task {
     /// The size of a task, wherever it is stored.
     pub const SIZE_BYTES: usize = 64;
     /// The largest closure that is stored without an allocation.
-    pub const INLINE_BYTES: usize = Closure::INLINE_BYTES;
+    pub const INLINE_BYTES: usize = closure::INLINE_BYTES;
 
     /// Wraps a closure.
     #[inline]

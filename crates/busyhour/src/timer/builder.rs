@@ -1,14 +1,11 @@
 use super::{
     handle::{Cancel, TimerHandle},
     rule::{MissedTicks, Rule},
-    service::{Add, DeliveryBound, Repeat, Work},
+    service::{Add, DeliveryBound, OtherWork, Repeat, Work},
     slack::coalesce,
     timers::{AddError, Timers},
 };
-use crate::{
-    clock::Instant,
-    task::{Closure, Executor},
-};
+use crate::{clock::Instant, task::Executor};
 use std::{sync::Arc, time::Duration};
 
 /// Options of a new timer, from [`Timers::timer`].
@@ -157,11 +154,8 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     /// `callback` is dropped.
     pub fn run(self, callback: impl FnOnce() + Send + 'static) -> Result<TimerHandle, AddError> {
         let deadline = self.deadline_or(Duration::ZERO);
-        let work = Work::Once {
-            callback: Closure::new(callback),
-            executor: Some(self.on),
-            bound: self.bound,
-        };
+        let service = &self.timers.service;
+        let work = service.work_of(callback, self.on, self.bound);
         self.timers.service.add(Add {
             deadline: coalesce(deadline, self.slack),
             work,
@@ -281,7 +275,7 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
         };
         self.timers.service.add(Add {
             deadline: repeat.deadline(),
-            work: Work::Repeat(Box::new(repeat)),
+            work: Work::Other(OtherWork::Repeat(Box::new(repeat))),
             label: self.label,
             owner: self.owner,
         })

@@ -2,7 +2,7 @@ use super::{
     handle::TimerHandle,
     labels::FUTURES,
     rule::{MissedTicks, NextRun},
-    service::{Add, Work},
+    service::{Add, OtherWork, Work},
     timers::{AddError, Timers},
 };
 use crate::{clock::Instant, pool::poll_budget};
@@ -229,7 +229,7 @@ impl Sleep {
     fn timer_that_wakes(&self, waker: &Waker) -> Add {
         Add {
             deadline: self.deadline,
-            work: Work::Wake(waker.clone()),
+            work: Work::Other(OtherWork::Wake(waker.clone())),
             label: FUTURES,
             owner: None,
         }

@@ -1,5 +1,5 @@
 use super::{entry::TimerEntry, places::Places};
-use std::{iter, mem::MaybeUninit, num::NonZero, ops::Range, slice};
+use std::{mem::MaybeUninit, num::NonZero, ops::Range, slice};
 
 /// Slots that get and lose their memory together.
 ///
@@ -8,7 +8,7 @@ use std::{iter, mem::MaybeUninit, num::NonZero, ops::Range, slice};
 /// chunk is reset in one step, in whatever order its slots were released.
 pub(super) struct Chunk<T> {
     /// `None` if it was returned.
-    memory: Option<ChunkMemory<T>>,
+    memory: Option<Box<ChunkMemory<T>>>,
     /// A number above every stamp that was used in returned memory.
     stamp: u32,
     /// Differs each time that slots are claimed from it while it is empty.
@@ -25,8 +25,8 @@ pub(super) struct Chunk<T> {
 
 /// Deadlines are stored apart from what a cancel changes.
 struct ChunkMemory<T> {
-    slots: Box<[TimerSlot<T>; CHUNK_SLOTS]>,
-    deadlines_ns: Box<[u64; CHUNK_SLOTS]>,
+    slots: [TimerSlot<T>; CHUNK_SLOTS],
+    deadlines_ns: [u64; CHUNK_SLOTS],
 }
 
 pub(super) struct TimerSlot<T> {
@@ -366,7 +366,7 @@ impl<T> Chunk<T> {
     /// The deadlines of all slots, vacant ones included.
     pub(super) fn deadlines_ns(&self) -> &[u64] {
         match &self.memory {
-            Some(memory) => &*memory.deadlines_ns,
+            Some(memory) => &memory.deadlines_ns,
             None => &[],
         }
     }
@@ -417,26 +417,26 @@ impl<T> Chunk<T> {
 }
 
 impl<T> ChunkMemory<T> {
+    /// One allocation, which is never on the stack.
     #[cold]
-    fn vacant(stamp: u32) -> Self {
-        let slot = || TimerSlot {
-            stamp,
-            claim: released_after(NO_SLOT),
-            value: MaybeUninit::uninit(),
-        };
-        Self {
-            slots: boxed_array(iter::repeat_with(slot)),
-            deadlines_ns: boxed_array(iter::repeat(0)),
+    fn vacant(stamp: u32) -> Box<Self> {
+        let mut memory = Box::<Self>::new_uninit();
+        let place = memory.as_mut_ptr();
+        for offset in 0..CHUNK_SLOTS {
+            let slot = TimerSlot {
+                stamp,
+                claim: released_after(NO_SLOT),
+                value: MaybeUninit::uninit(),
+            };
+            // SAFETY: `place` is the memory of the box, and both arrays have a place with this
+            // offset. Nothing is read or dropped.
+            unsafe {
+                (&raw mut (*place).slots[offset]).write(slot);
+                (&raw mut (*place).deadlines_ns[offset]).write(0);
+            }
         }
-    }
-}
-
-/// An array that is never on the stack.
-fn boxed_array<E>(elements: impl Iterator<Item = E>) -> Box<[E; CHUNK_SLOTS]> {
-    let elements: Vec<E> = elements.take(CHUNK_SLOTS).collect();
-    match elements.try_into() {
-        Ok(array) => array,
-        Err(_) => unreachable!("the iterators that are given here do not end"),
+        // SAFETY: each element of both arrays was written, and there are no other fields.
+        unsafe { memory.assume_init() }
     }
 }
 

@@ -1,4 +1,4 @@
-use super::record::{REFUSED_RETRY, Repeat, Work};
+use super::record::{OtherWork, REFUSED_RETRY, Repeat, Work};
 use crate::clock::Instant;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Again {
         returned_delay: Duration,
     ) -> Result<Self, Work> {
         let Some(next) = repeat.advance(now, returned_delay) else {
-            return Err(Work::Repeat(repeat));
+            return Err(Work::Other(OtherWork::Repeat(repeat)));
         };
         Ok(Self {
             deadline: repeat.deadline(),
@@ -32,7 +32,7 @@ impl Again {
     /// callback would return the next delay, the timer is due again at once.
     pub(super) fn after_loss(work: Work, now: Instant) -> Result<Self, Work> {
         match work {
-            Work::Repeat(repeat) => Self::after_run(repeat, now, REFUSED_RETRY),
+            Work::Other(OtherWork::Repeat(repeat)) => Self::after_run(repeat, now, REFUSED_RETRY),
             other => Err(other),
         }
     }

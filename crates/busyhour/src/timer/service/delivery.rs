@@ -1,7 +1,8 @@
 use super::{
     again::Again,
+    closure_pool::PooledClosure,
     locked_shard,
-    record::{Repeat, Runner, Work},
+    record::{OtherWork, Repeat, Runner, Work},
     timer_service::Service,
 };
 use crate::{pool::in_turn, timer::handle::TimerHandle};
@@ -70,11 +71,26 @@ impl TimerDelivery {
             } => {
                 debug_assert!(executor.is_none(), "the driver took it for the delivery");
                 let outcome = catch_unwind(AssertUnwindSafe(|| callback.run()));
-                (Err(Work::Away(Runner::NOBODY)), outcome.err())
+                (Err(NO_WORK), outcome.err())
             }
-            Work::Repeat(repeat) => self.repeat(repeat),
+            Work::Other(OtherWork::Pooled {
+                callback, executor, ..
+            }) => {
+                debug_assert!(executor.is_none(), "the driver took it for the delivery");
+                (Err(NO_WORK), self.call_pooled(callback))
+            }
+            Work::Other(OtherWork::Repeat(repeat)) => self.repeat(repeat),
             other => (Err(other), None),
         }
+    }
+
+    fn call_pooled(&self, mut callback: PooledClosure) -> Option<Payload> {
+        let closure = callback.take()?;
+        let outcome = catch_unwind(AssertUnwindSafe(|| closure.run()));
+        if let Some(shard) = self.service.shard_of(&self.handle) {
+            shard.closures.give_back(callback);
+        }
+        outcome.err()
     }
 
     fn repeat(&self, mut repeat: Box<Repeat>) -> (Result<Again, Work>, Option<Payload>) {
@@ -83,7 +99,7 @@ impl TimerDelivery {
                 let now = self.service.clock.now();
                 (Again::after_run(repeat, now, returned_delay), None)
             }
-            Err(payload) => (Err(Work::Repeat(repeat)), Some(payload)),
+            Err(payload) => (Err(Work::Other(OtherWork::Repeat(repeat))), Some(payload)),
         }
     }
 }
@@ -95,6 +111,8 @@ impl Drop for TimerDelivery {
         }
     }
 }
+
+const NO_WORK: Work = Work::Other(OtherWork::Away(Runner::NOBODY));
 
 /// The payload of a panic.
 type Payload = Box<dyn Any + Send>;

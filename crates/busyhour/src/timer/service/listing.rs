@@ -1,7 +1,7 @@
 //! The timers that are not over, a few at a time.
 
 use super::{
-    record::{TimerPhase, TimerRecord, Work, panics},
+    record::{OtherWork, TimerPhase, TimerRecord, Work, panics},
     shard::{TimerShard, TimerShardState},
     timer_service::Service,
 };
@@ -141,14 +141,14 @@ fn phase(phase: TimerPhase) -> PendingPhase {
 
 fn kind(work: &Work) -> Option<TimerKind> {
     Some(match work {
-        Work::Once { .. } => TimerKind::Once,
-        Work::Repeat(repeat) => match repeat.rule {
+        Work::Once { .. } | Work::Other(OtherWork::Pooled { .. }) => TimerKind::Once,
+        Work::Other(OtherWork::Repeat(repeat)) => match repeat.rule {
             Rule::Rate { period, .. } => TimerKind::Every(period),
             Rule::FixedDelay(gap) => TimerKind::FixedDelay(gap),
             Rule::ReturnedDelay => TimerKind::NextDelay,
         },
-        Work::Wake(_) => TimerKind::Future,
-        Work::Away(_) => return None,
+        Work::Other(OtherWork::Wake(_)) => TimerKind::Future,
+        Work::Other(OtherWork::Away(_)) => return None,
     })
 }
 

@@ -4,6 +4,7 @@ mod timer_service;
 mod shard;
 mod locked_shard;
 mod record;
+mod closure_pool;
 mod again;
 mod due;
 mod delivery;
@@ -15,5 +16,5 @@ mod listing;
 mod model;
 
 pub(in crate::timer) use listing::ListCursor;
-pub(in crate::timer) use record::{DeliveryBound, Repeat, Work};
+pub(in crate::timer) use record::{DeliveryBound, OtherWork, Repeat, Work};
 pub(in crate::timer) use timer_service::{Add, Service};

@@ -2,7 +2,7 @@
 //! this has the arguments in prose.
 
 use super::{
-    record::{DeliveryBound, Repeat, Work},
+    record::{DeliveryBound, OtherWork, Repeat, Work},
     timer_service::{Add, Service},
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         lock,
     },
-    task::{Closure, Executor, Rejected, Task},
+    task::{Executor, Rejected, Task},
     timer::{
         handle::{Cancel, TimerHandle},
         rule::Rule,
@@ -82,11 +82,7 @@ impl World {
             trace.ended.fetch_add(1, Ordering::SeqCst);
         };
         let executor: Arc<dyn Executor> = Arc::clone(&self.hand) as _;
-        let work = Work::Once {
-            callback: Closure::new(callback),
-            executor: Some(executor),
-            bound: DeliveryBound::Bounded,
-        };
+        let work = (self.service).work_of(callback, executor, DeliveryBound::Bounded);
         add(&self.service, 0, work)
     }
 
@@ -103,7 +99,8 @@ impl World {
             due: Instant::ZERO,
             slack: Duration::ZERO,
         };
-        add(&self.service, 0, Work::Repeat(Box::new(repeat)))
+        let work = Work::Other(OtherWork::Repeat(Box::new(repeat)));
+        add(&self.service, 0, work)
     }
 
     /// Cancels and waits, and checks the promises for this moment and
@@ -198,7 +195,8 @@ fn earlier_deadlines_wake(deadlines: &'static [u64], has_other: bool) {
             .iter()
             .map(|&deadline_ns| {
                 let service = Arc::clone(&world.service);
-                let work = Work::Wake(std::task::Waker::noop().clone());
+                let waker = std::task::Waker::noop().clone();
+                let work = Work::Other(OtherWork::Wake(waker));
                 thread::spawn(move || {
                     add(&service, deadline_ns, work);
                 })

@@ -1,4 +1,4 @@
-use super::locked_shard::isolate;
+use super::{closure_pool::PooledClosure, locked_shard::isolate};
 use crate::{
     clock::Instant,
     pool::{Entity, current_entity},
@@ -28,8 +28,8 @@ pub(in crate::timer) struct TimerRecord {
     owner: u64,
 }
 
-/// With the stamps and the deadline in its slot, a timer takes 112 bytes.
-const _: () = assert!(size_of::<TimerRecord>() <= 96 || size_of::<usize>() != 8);
+/// With the stamps and the deadline in its slot, a timer takes 72 bytes.
+const _: () = assert!(size_of::<TimerRecord>() <= 56 || size_of::<usize>() != 8);
 
 /// The phase of a timer.
 ///
@@ -64,9 +64,20 @@ pub(in crate::timer) enum RunPhase {
 
 /// What a timer does when it is due.
 pub(in crate::timer) enum Work {
-    /// Runs a callback; the executor is taken out while a delivery is on its way.
+    /// Runs a small callback; the executor is taken out while a delivery is on its way.
     Once {
-        callback: Closure,
+        callback: Closure<CALLBACK_BYTES>,
+        executor: Option<Arc<dyn Executor>>,
+    },
+    Other(OtherWork),
+}
+
+/// What a timer does that runs no small callback, or not once. It takes no more memory than
+/// [`Work::Once`], whose code tells the two apart.
+pub(in crate::timer) enum OtherWork {
+    /// Like [`Work::Once`], for a callback that does not fit there.
+    Pooled {
+        callback: PooledClosure,
         executor: Option<Arc<dyn Executor>>,
         bound: DeliveryBound,
     },
@@ -116,15 +127,17 @@ impl TimerRecord {
     /// The executor to deliver to; `None` for a future's timer.
     pub(super) fn take_executor(&mut self) -> Option<Arc<dyn Executor>> {
         match &mut self.work {
-            Work::Once { executor, .. } => executor.take(),
-            Work::Repeat(repeat) => Some(Arc::clone(&repeat.executor)),
-            Work::Wake(_) | Work::Away(_) => None,
+            Work::Once { executor, .. } | Work::Other(OtherWork::Pooled { executor, .. }) => {
+                executor.take()
+            }
+            Work::Other(OtherWork::Repeat(repeat)) => Some(Arc::clone(&repeat.executor)),
+            Work::Other(OtherWork::Wake(_) | OtherWork::Away(_)) => None,
         }
     }
 
     pub(super) fn bound(&self) -> DeliveryBound {
         match &self.work {
-            Work::Once { bound, .. } => *bound,
+            Work::Other(OtherWork::Pooled { bound, .. }) => *bound,
             _ => DeliveryBound::Bounded,
         }
     }
@@ -137,7 +150,9 @@ impl TimerRecord {
         restored: Arc<dyn Executor>,
     ) -> Option<Arc<dyn Executor>> {
         match &mut self.work {
-            Work::Once { executor, .. } => executor.replace(restored),
+            Work::Once { executor, .. } | Work::Other(OtherWork::Pooled { executor, .. }) => {
+                executor.replace(restored)
+            }
             _ => Some(restored),
         }
     }
@@ -147,7 +162,7 @@ impl TimerRecord {
     #[must_use = "panics are counted"]
     pub(super) fn discard(self) -> u64 {
         match self.work {
-            Work::Wake(waker) => panics(|| waker.wake()),
+            Work::Other(OtherWork::Wake(waker)) => panics(|| waker.wake()),
             work => work.discard(),
         }
     }
@@ -174,7 +189,8 @@ impl TimerRecord {
             return Err(runner);
         }
         self.phase = TimerPhase::Running(RunPhase::GoesOn);
-        Ok(mem::replace(&mut self.work, Work::Away(runner)))
+        let away = Work::Other(OtherWork::Away(runner));
+        Ok(mem::replace(&mut self.work, away))
     }
 }
 
@@ -182,9 +198,11 @@ impl Work {
     /// The executor to deliver to, while the record has it.
     pub(super) fn executor(&self) -> Option<&Arc<dyn Executor>> {
         match self {
-            Self::Once { executor, .. } => executor.as_ref(),
-            Self::Repeat(repeat) => Some(&repeat.executor),
-            Self::Wake(_) | Self::Away(_) => None,
+            Self::Once { executor, .. } | Self::Other(OtherWork::Pooled { executor, .. }) => {
+                executor.as_ref()
+            }
+            Self::Other(OtherWork::Repeat(repeat)) => Some(&repeat.executor),
+            Self::Other(OtherWork::Wake(_) | OtherWork::Away(_)) => None,
         }
     }
 
@@ -207,6 +225,17 @@ impl Work {
     fn discard_all(self) -> u64 {
         match self {
             Self::Once {
+                callback, executor, ..
+            } => panics(|| drop(callback)) + panics(|| drop(executor)),
+            Self::Other(other) => other.discard(),
+        }
+    }
+}
+
+impl OtherWork {
+    fn discard(self) -> u64 {
+        match self {
+            Self::Pooled {
                 callback, executor, ..
             } => panics(|| drop(callback)) + panics(|| drop(executor)),
             Self::Repeat(repeat) => {
@@ -264,5 +293,7 @@ impl Repeat {
     }
 }
 
+/// What a callback may capture to be in its record: a reference and a number, mostly.
+pub(in crate::timer) const CALLBACK_BYTES: usize = 16;
 /// How long a delivery waits after its serializer or pool was full.
 pub(super) const REFUSED_RETRY: Duration = Duration::from_millis(1);

@@ -1,8 +1,9 @@
 use super::{
     again::Again,
+    closure_pool::ClosurePool,
     driver_waker::DriverWaker,
     locked_shard::LockedShard,
-    record::{RunPhase, Runner, TimerPhase, TimerRecord, Work},
+    record::{OtherWork, RunPhase, Runner, TimerPhase, TimerRecord, Work},
     timer_service::Add,
 };
 use crate::{
@@ -35,6 +36,8 @@ pub(in crate::timer) struct TimerShard {
     next_ns: AtomicU64,
     /// Notified when an awaited run has ended.
     ended: Condvar,
+    /// Has a lock of its own.
+    pub(in crate::timer) closures: ClosurePool,
 }
 
 /// What the lock guards.
@@ -63,6 +66,7 @@ impl TimerShard {
             state: Mutex::new(TimerShardState::new()),
             next_ns: AtomicU64::new(u64::MAX),
             ended: Condvar::new(),
+            closures: ClosurePool::new(),
         }
     }
 
@@ -248,10 +252,12 @@ impl TimerShardState {
         let may_go_on = !self.closed;
         let record = self.queue.get_mut(timer).filter(|_| may_go_on);
         let Some(record) = record.filter(|record| record.is_running_on()) else {
-            return Err(Work::Repeat(again.repeat));
+            return Err(Work::Other(OtherWork::Repeat(again.repeat)));
         };
-        let away = mem::replace(&mut record.work, Work::Repeat(again.repeat));
-        debug_assert!(matches!(away, Work::Away(_)), "one thread has the work");
+        let repeat = Work::Other(OtherWork::Repeat(again.repeat));
+        let away = mem::replace(&mut record.work, repeat);
+        let is_away = matches!(away, Work::Other(OtherWork::Away(_)));
+        debug_assert!(is_away, "one thread has the work");
         self.counters.missed += again.missed;
         self.wait_until(timer, again.deadline);
         Ok(away)
@@ -262,7 +268,7 @@ impl TimerShardState {
     pub(in crate::timer) fn finish(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
         let record = self.end(timer);
         let is_over = |record: &TimerRecord| {
-            matches!(record.work, Work::Away(_))
+            matches!(record.work, Work::Other(OtherWork::Away(_)))
                 && matches!(record.phase, TimerPhase::Running(_))
         };
         debug_assert!(record.as_ref().is_some_and(is_over), "it runs until here");
@@ -272,7 +278,7 @@ impl TimerShardState {
     /// The thread that runs the timer's callback now.
     pub(super) fn runner(&self, timer: QueueHandle) -> Option<&Runner> {
         match &self.queue.get(timer)?.work {
-            Work::Away(runner) => Some(runner),
+            Work::Other(OtherWork::Away(runner)) => Some(runner),
             _ => None,
         }
     }

@@ -1,7 +1,8 @@
 use super::{
+    closure_pool::PooledClosure,
     driver_waker::DriverWaker,
     locked_shard,
-    record::{TimerPhase, TimerRecord, Work, panics},
+    record::{CALLBACK_BYTES, DeliveryBound, OtherWork, TimerPhase, TimerRecord, Work, panics},
     report,
     running::RunningCallback,
     shard::{NotCancelled, TimerShard, TimerShardState},
@@ -15,6 +16,7 @@ use crate::{
         atomic::{AtomicU64, Ordering},
         thread_index,
     },
+    task::{Closure, Executor, Task},
     timer::{
         handle::{Cancel, TimerHandle},
         queue::QueueHandle,
@@ -66,6 +68,32 @@ impl Service {
             panicked: AtomicU64::new(0),
             driving: Mutex::new(()),
         }
+    }
+
+    /// What a timer does that runs `callback` once.
+    #[inline]
+    pub(in crate::timer) fn work_of(
+        &self,
+        callback: impl FnOnce() + Send + 'static,
+        executor: Arc<dyn Executor>,
+        bound: DeliveryBound,
+    ) -> Work {
+        let executor = Some(executor);
+        if bound == DeliveryBound::Bounded && !is_pooled(&callback) {
+            let callback = Closure::new(callback);
+            return Work::Once { callback, executor };
+        }
+        let callback = self.pooled(Closure::new(callback));
+        Work::Other(OtherWork::Pooled {
+            callback,
+            executor,
+            bound,
+        })
+    }
+
+    #[inline(never)]
+    fn pooled(&self, closure: Closure) -> PooledClosure {
+        self.shards[self.own_shard()].closures.hold(closure)
     }
 
     /// Adds a timer to the calling thread's shard, or to the next shard with
@@ -151,7 +179,7 @@ impl Service {
         let mut state = shard.lock();
         if let Some(record) = state.cancel_simply(handle.timer) {
             shard.publish(state, &self.driver_waker);
-            self.count_panics(record.work.discard());
+            self.discard(shard, record.work);
             return Cancel::Prevented;
         }
         drop(state);
@@ -163,7 +191,7 @@ impl Service {
     fn cancel_rarely(&self, shard: &TimerShard, handle: &TimerHandle) -> Cancel {
         match shard.change(&self.driver_waker, |state| state.cancel(handle.timer)) {
             Ok(record) => {
-                self.count_panics(record.work.discard());
+                self.discard(shard, record.work);
                 Cancel::Prevented
             }
             Err(NotCancelled::Over) => Cancel::AlreadyRan,
@@ -227,7 +255,10 @@ impl Service {
         });
         let count = records.len();
         for record in records {
-            self.count_panics(record.discard());
+            match record.work {
+                Work::Other(OtherWork::Wake(waker)) => self.count_panics(panics(|| waker.wake())),
+                work => self.discard(shard, work),
+            }
         }
         count
     }
@@ -275,7 +306,7 @@ impl Service {
             .get_mut(handle.timer)
             .map(|record| &mut record.work)
         {
-            Some(Work::Wake(current)) => {
+            Some(Work::Other(OtherWork::Wake(current))) => {
                 mem::swap(current, &mut waker);
             }
             _ => return false,
@@ -297,6 +328,23 @@ impl Service {
         stats.refused = self.refused.load(Ordering::Relaxed);
         stats.panicked = self.panicked.load(Ordering::Relaxed) + self.driver_waker.panicked();
         stats
+    }
+
+    /// Drops the work of a timer of this shard that was cancelled.
+    #[inline]
+    fn discard(&self, shard: &TimerShard, work: Work) {
+        match work {
+            Work::Other(OtherWork::Pooled {
+                mut callback,
+                executor,
+                ..
+            }) => {
+                let closure = callback.take();
+                self.count_panics(panics(|| drop(closure)) + panics(|| drop(executor)));
+                shard.closures.give_back(callback);
+            }
+            work => self.count_panics(work.discard()),
+        }
     }
 
     /// Counts panics of user code.
@@ -321,6 +369,12 @@ impl Drop for Service {
     }
 }
 
+/// Whether a callback is too large for a record, and needs no allocation of its own.
+#[inline]
+const fn is_pooled<F: FnOnce() + Send + 'static>(_: &F) -> bool {
+    const { Closure::<{ Task::INLINE_BYTES }>::fits::<F>() && !Closure::<CALLBACK_BYTES>::fits::<F>() }
+}
+
 /// Timers taken out under one lock.
 pub(super) const BATCH: usize = 64;
 const SHARD_CAPACITY_MAX: usize = 1 << 29;
@@ -338,7 +392,7 @@ mod tests {
         let add = || {
             let add = Add {
                 deadline: Instant::ZERO,
-                work: Work::Wake(Waker::noop().clone()),
+                work: Work::Other(OtherWork::Wake(Waker::noop().clone())),
                 label: "",
                 owner: None,
             };
