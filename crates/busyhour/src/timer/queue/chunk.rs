@@ -218,24 +218,28 @@ impl<T> Chunk<T> {
         (offset, NonZero::new(claim).expect(NOT_RETIRED))
     }
 
-    /// Takes the value of a timer that waits in a range since this claim, if nothing is
-    /// left to be counted. Most cancels are of that kind: three comparisons say so. A timer whose
-    /// slot is near its last stamp waits in no range.
-    #[inline]
-    pub(super) fn release_simply(&mut self, offset: usize, claimed: NonZero<u32>) -> Option<T> {
+    /// The slot of a timer that waits in a range since this claim, if nothing is
+    /// left to be counted when it is released. Most cancels are of that kind: three comparisons say so.
+    /// A timer whose slot is near its last stamp waits in no range.
+    #[inline(always)]
+    pub(super) fn simple(
+        &mut self,
+        offset: usize,
+        claimed: NonZero<u32>,
+    ) -> Option<SimpleSlot<'_, T>> {
         let slot = &mut self.memory.as_mut()?.slots[offset];
         let (waiting, in_use) = (stamps::ranged(claimed.get()), self.in_use.wrapping_sub(1));
         if !slot.is_claimed(claimed) || slot.stamp != waiting || is_at_an_edge(in_use) {
             return None;
         }
         debug_assert!(slot.is_occupied() && waiting < STAMP_RETIRED - stamps::STEP);
-        slot.claim = released_after(self.released);
-        slot.stamp = stamps::idle(stamps::next(waiting));
-        (self.released, self.in_use) = (offset as u32, in_use);
-        // SAFETY: the slot had the stamp of a claim, which is even, so it was occupied, which
-        // says that the value is there; it is marked as vacant from here on. A vacant slot has
-        // an odd number in place of the stamp, and no slot has that of the one odd handle.
-        Some(unsafe { slot.value.assume_init_read() })
+        Some(SimpleSlot {
+            slot,
+            released: &mut self.released,
+            in_use: &mut self.in_use,
+            offset,
+            waiting,
+        })
     }
 
     /// Takes the value out of an occupied slot, and what was left behind.
@@ -465,6 +469,32 @@ impl<T> Drop for Values<'_, T> {
     }
 }
 
+/// An occupied slot whose release leaves nothing to be counted. The value that [`release`](Self::release)
+/// returns is no `Option`, so it is read once.
+pub(super) struct SimpleSlot<'a, T> {
+    slot: &'a mut TimerSlot<T>,
+    released: &'a mut u32,
+    in_use: &'a mut u32,
+    offset: usize,
+    /// Its stamp.
+    waiting: u32,
+}
+
+impl<T> SimpleSlot<'_, T> {
+    /// Takes the value out.
+    #[inline(always)]
+    pub(super) fn release(self) -> T {
+        self.slot.claim = released_after(*self.released);
+        self.slot.stamp = stamps::idle(stamps::next(self.waiting));
+        *self.released = self.offset as u32;
+        *self.in_use -= 1;
+        // SAFETY: `simple` gives only slots with the stamp of a claim, which is even, so it was
+        // occupied, which says that the value is there; it is marked as vacant from here on. A vacant
+        // slot has an odd number in place of the stamp, and no slot has that of the one odd handle.
+        unsafe { self.slot.value.assume_init_read() }
+    }
+}
+
 /// A slot that was not claimed since its chunk was empty. To fill it cannot
 /// panic, so the value goes there without a copy on the way.
 pub(super) struct FreshSlot<'a, T> {
@@ -629,7 +659,7 @@ mod tests {
         assert!(chunk.fresh().is_none());
         let (offset, claimed) = chunk.claim(1, 1);
         assert_eq!((offset, claimed.get()), (1, LAST + stamps::STEP));
-        assert_eq!(chunk.release_simply(1, claimed), None);
+        assert!(chunk.simple(1, claimed).is_none());
         let released = chunk.release(1).map(|(value, _)| value);
         assert_eq!(released, Some(1));
         while !chunk.is_full() {

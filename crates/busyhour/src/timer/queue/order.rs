@@ -80,8 +80,14 @@ impl DeadlineOrder {
     #[inline]
     pub(in crate::timer) fn first(&self, slots: &impl RangedSlots) -> Option<TimerEntry> {
         let first = self.first.known();
-        let first = first.unwrap_or_else(|| self.first.keep(self.top.earliest(slots)));
+        let first = first.unwrap_or_else(|| self.look_for_first(slots));
         (!first.is_none()).then_some(first)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_first(&self, slots: &impl RangedSlots) -> TimerEntry {
+        self.first.keep(self.top.earliest(slots))
     }
 
     /// Whether the earliest entry is known to be of this slot.

@@ -1,5 +1,5 @@
 use super::{
-    chunk::{CHUNK_SLOTS, Chunk, FreshSlot, SlotRelease, TimerPlace, TimerSlot},
+    chunk::{CHUNK_SLOTS, Chunk, FreshSlot, SimpleSlot, SlotRelease, TimerPlace, TimerSlot},
     entry::{Liveness, TimerEntry},
     places::Places,
     ranges::{GENERATIONS, RangeKey, RangedSlots, SlotRange},
@@ -293,14 +293,15 @@ impl<T> TimerSlots<T> {
         (QueueHandle { slot, claimed }, entry)
     }
 
-    /// Takes the value of a timer that waits in a range, if nothing else has to be
-    /// done but to count the release.
-    #[inline]
-    pub(super) fn release_simply(&mut self, handle: QueueHandle) -> Option<T> {
+    /// A timer that waits in a range, if nothing else has to be done when it is released
+    /// but to count that.
+    #[inline(always)]
+    pub(super) fn simple(&mut self, handle: QueueHandle) -> Option<SimpleTimer<'_, T>> {
         let (number, offset) = split(handle.slot);
-        let value = (self.chunks.get_mut(number)?).release_simply(offset, handle.claimed)?;
-        self.until_tidy -= 1;
-        Some(value)
+        Some(SimpleTimer {
+            slot: (self.chunks.get_mut(number)?).simple(offset, handle.claimed)?,
+            until_tidy: &mut self.until_tidy,
+        })
     }
 
     /// Takes the value out; its entry, if there is one, is dead now. `None` if
@@ -540,6 +541,21 @@ impl<T> TimerSlots<T> {
             self.chunks[number as usize].strip();
             self.bare.push(number);
         }
+    }
+}
+
+/// A timer that is simply released.
+pub(in crate::timer) struct SimpleTimer<'a, T> {
+    slot: SimpleSlot<'a, T>,
+    until_tidy: &'a mut i64,
+}
+
+impl<T> SimpleTimer<'_, T> {
+    /// Takes the value out.
+    #[inline(always)]
+    pub(in crate::timer) fn release(self) -> T {
+        *self.until_tidy -= 1;
+        self.slot.release()
     }
 }
 

@@ -2,7 +2,7 @@ use super::{
     entry::{NoneDead, TimerEntry},
     order::DeadlineOrder,
     ranges::RangeKey,
-    slots::{QueueHandle, TimerSlots},
+    slots::{QueueHandle, SimpleTimer, TimerSlots},
 };
 use crate::clock::Instant;
 use std::ops::Range;
@@ -101,23 +101,29 @@ impl<T> TimerQueue<T> {
     /// Removes a timer, waiting or held; `None` if it has left before.
     #[inline]
     pub fn cancel(&mut self, handle: QueueHandle) -> Option<T> {
-        let Some(value) = self.cancel_simply(handle) else {
+        let Some(simple) = self.slots.simple(handle) else {
             return self.cancel_rarely(handle);
         };
+        let value = simple.release();
+        self.note_simple_release(handle);
         Some(value)
     }
 
-    /// Removes a timer that waits in its slot, not in an entry, among others; `None` for any other.
-    #[inline]
-    pub(in crate::timer) fn cancel_simply(&mut self, handle: QueueHandle) -> Option<T> {
-        let value = self.slots.release_simply(handle)?;
+    /// A timer that waits in its slot, not in an entry, among others; `None` for any other. Once it was
+    /// released, [`TimerQueue::note_simple_release`] must follow.
+    #[inline(always)]
+    pub(in crate::timer) fn simple(&mut self, handle: QueueHandle) -> Option<SimpleTimer<'_, T>> {
+        self.slots.simple(handle)
+    }
+
+    #[inline(always)]
+    pub(in crate::timer) fn note_simple_release(&mut self, handle: QueueHandle) {
         if self.is_time_to_tidy(handle) {
             self.tidy();
         }
-        Some(value)
     }
 
-    /// What `release_simply` leaves: a timer that waits in an entry or is held, one whose chunk
+    /// What `simple` leaves: a timer that waits in an entry or is held, one whose chunk
     /// was full or has no other, one whose slot is near its last stamp, and a handle out of date.
     #[inline(never)]
     fn cancel_rarely(&mut self, handle: QueueHandle) -> Option<T> {

@@ -82,6 +82,7 @@ impl DriverWaker {
     }
 
     /// A2 and A3: `deadline` has become the next of its shard.
+    #[inline(never)]
     pub(in crate::timer) fn earlier(&self, deadline: Instant) {
         fence(Ordering::SeqCst);
         let until = self.sleeping_until.load(Ordering::Relaxed);

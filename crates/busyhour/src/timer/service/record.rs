@@ -209,31 +209,36 @@ impl Work {
     /// Drops the callback and its executor, each inside its own `catch_unwind`,
     /// so that two drops that panic do not abort the process. Returns how many
     /// panicked. No lock may be held.
-    #[inline]
     #[must_use = "panics are counted"]
     pub(super) fn discard(self) -> u64 {
         match self {
-            // Mostly a callback has captured nothing that has to be dropped.
-            Self::Once {
-                callback, executor, ..
-            } if !callback.needs_drop() => panics(|| drop(executor)),
-            other => other.discard_all(),
-        }
-    }
-
-    #[inline(never)]
-    fn discard_all(self) -> u64 {
-        match self {
-            Self::Once {
-                callback, executor, ..
-            } => panics(|| drop(callback)) + panics(|| drop(executor)),
+            Self::Once { callback, executor } => discard_once(callback, executor),
             Self::Other(other) => other.discard(),
         }
     }
 }
 
+/// Drops a callback and its executor; returns how often user code panicked. No lock may be held.
+#[inline]
+pub(super) fn discard_once(
+    callback: Closure<CALLBACK_BYTES>,
+    executor: Option<Arc<dyn Executor>>,
+) -> u64 {
+    let panicked = match callback.needs_drop() {
+        true => panics(|| drop(callback)),
+        // Then it owns nothing, and to forget it is to drop it.
+        false => {
+            mem::forget(callback);
+            0
+        }
+    };
+    panicked + panics(|| drop(executor))
+}
+
 impl OtherWork {
-    fn discard(self) -> u64 {
+    /// Like [`Work::discard`].
+    #[must_use = "panics are counted"]
+    pub(super) fn discard(self) -> u64 {
         match self {
             Self::Pooled {
                 callback, executor, ..

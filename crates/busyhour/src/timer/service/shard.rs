@@ -96,7 +96,7 @@ impl TimerShard {
 
     /// Publishes the next deadline of the shard that was changed, unlocks it, and calls the driver's
     /// hook if that became earlier.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish(&self, state: LockedShard<'_>, driver_waker: &DriverWaker) {
         let next = state.queue.next_deadline().unwrap_or(Instant::FAR_FUTURE);
         let before = self.next_ns.load(Ordering::Relaxed);
@@ -204,15 +204,13 @@ impl TimerShardState {
         }
     }
 
-    /// Removes a timer if that is simple, as it mostly is: one that waits, with others before and
-    /// after it; the caller must drop its record after unlocking.
+    /// Counts a timer that [`TimerQueue::simple`] found waiting and that was then released.
     #[inline]
-    pub(super) fn cancel_simply(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
-        let record = self.queue.cancel_simply(timer)?;
+    pub(super) fn note_simple_cancel(&mut self, timer: QueueHandle, record: &TimerRecord) {
         debug_assert_eq!(record.phase, TimerPhase::Waiting);
+        self.queue.note_simple_release(timer);
         self.labels.get_mut(record.label).cancelled();
-        self.leave(&record);
-        Some(record)
+        self.leave(record);
     }
 
     /// Removes a timer that has not begun to run; the caller must drop its

@@ -2,7 +2,10 @@ use super::{
     closure_pool::PooledClosure,
     driver_waker::DriverWaker,
     locked_shard,
-    record::{CALLBACK_BYTES, DeliveryBound, OtherWork, TimerPhase, TimerRecord, Work, panics},
+    record::{
+        CALLBACK_BYTES, DeliveryBound, OtherWork, TimerPhase, TimerRecord, Work, discard_once,
+        panics,
+    },
     report,
     running::RunningCallback,
     shard::{NotCancelled, TimerShard, TimerShardState},
@@ -177,7 +180,10 @@ impl Service {
             return Cancel::AlreadyRan;
         };
         let mut state = shard.lock();
-        if let Some(record) = state.cancel_simply(handle.timer) {
+        // Most timers are cancelled while they wait: one look says so, and their record is moved once.
+        if let Some(simple) = state.queue.simple(handle.timer) {
+            let record = simple.release();
+            state.note_simple_cancel(handle.timer, &record);
             shard.publish(state, &self.driver_waker);
             self.discard(shard, record.work);
             return Cancel::Prevented;
@@ -334,17 +340,29 @@ impl Service {
     #[inline]
     fn discard(&self, shard: &TimerShard, work: Work) {
         match work {
-            Work::Other(OtherWork::Pooled {
+            Work::Once { callback, executor } => {
+                self.count_panics(discard_once(callback, executor));
+            }
+            Work::Other(other) => self.discard_other(shard, other),
+        }
+    }
+
+    #[inline(never)]
+    fn discard_other(&self, shard: &TimerShard, work: OtherWork) {
+        let panicked = match work {
+            OtherWork::Pooled {
                 mut callback,
                 executor,
                 ..
-            }) => {
+            } => {
                 let closure = callback.take();
-                self.count_panics(panics(|| drop(closure)) + panics(|| drop(executor)));
+                let panicked = panics(|| drop(closure)) + panics(|| drop(executor));
                 shard.closures.give_back(callback);
+                panicked
             }
-            work => self.count_panics(work.discard()),
-        }
+            other => other.discard(),
+        };
+        self.count_panics(panicked);
     }
 
     /// Counts panics of user code.
