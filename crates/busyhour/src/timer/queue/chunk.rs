@@ -218,9 +218,30 @@ impl<T> Chunk<T> {
         (offset, NonZero::new(claim).expect(NOT_RETIRED))
     }
 
-    /// The slot of a timer that waits in a range since this claim, if nothing is
-    /// left to be counted when it is released. Most cancels are of that kind: three comparisons say so.
-    /// A timer whose slot is near its last stamp waits in no range.
+    /// Takes the value of a timer that waits in a range since this claim, if nothing is
+    /// left to be counted. Most cancels are of that kind: three comparisons say so. A timer whose
+    /// slot is near its last stamp waits in no range.
+    ///
+    /// It does the same as [`Chunk::simple`] with [`SimpleSlot::release`], which take five more
+    /// instructions where the value is a number.
+    #[inline]
+    pub(super) fn release_simply(&mut self, offset: usize, claimed: NonZero<u32>) -> Option<T> {
+        let slot = &mut self.memory.as_mut()?.slots[offset];
+        let (waiting, in_use) = (stamps::ranged(claimed.get()), self.in_use.wrapping_sub(1));
+        if !slot.is_claimed(claimed) || slot.stamp != waiting || is_at_an_edge(in_use) {
+            return None;
+        }
+        debug_assert!(slot.is_occupied() && waiting < STAMP_RETIRED - stamps::STEP);
+        slot.claim = released_after(self.released);
+        slot.stamp = stamps::idle(stamps::next(waiting));
+        (self.released, self.in_use) = (offset as u32, in_use);
+        // SAFETY: the slot had the stamp of a claim, which is even, so it was occupied, which
+        // says that the value is there; it is marked as vacant from here on. A vacant slot has
+        // an odd number in place of the stamp, and no slot has that of the one odd handle.
+        Some(unsafe { slot.value.assume_init_read() })
+    }
+
+    /// The slot of such a timer. Its value is then read once, where an `Option` of a large one is moved.
     #[inline(always)]
     pub(super) fn simple(
         &mut self,
@@ -660,6 +681,7 @@ mod tests {
         let (offset, claimed) = chunk.claim(1, 1);
         assert_eq!((offset, claimed.get()), (1, LAST + stamps::STEP));
         assert!(chunk.simple(1, claimed).is_none());
+        assert_eq!(chunk.release_simply(1, claimed), None);
         let released = chunk.release(1).map(|(value, _)| value);
         assert_eq!(released, Some(1));
         while !chunk.is_full() {

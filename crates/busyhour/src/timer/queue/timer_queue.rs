@@ -101,10 +101,9 @@ impl<T> TimerQueue<T> {
     /// Removes a timer, waiting or held; `None` if it has left before.
     #[inline]
     pub fn cancel(&mut self, handle: QueueHandle) -> Option<T> {
-        let Some(simple) = self.slots.simple(handle) else {
+        let Some(value) = self.slots.release_simply(handle) else {
             return self.cancel_rarely(handle);
         };
-        let value = simple.release();
         self.note_simple_release(handle);
         Some(value)
     }
@@ -123,7 +122,7 @@ impl<T> TimerQueue<T> {
         }
     }
 
-    /// What `simple` leaves: a timer that waits in an entry or is held, one whose chunk
+    /// What `release_simply` leaves: a timer that waits in an entry or is held, one whose chunk
     /// was full or has no other, one whose slot is near its last stamp, and a handle out of date.
     #[inline(never)]
     fn cancel_rarely(&mut self, handle: QueueHandle) -> Option<T> {
