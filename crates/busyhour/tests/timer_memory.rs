@@ -153,8 +153,16 @@ fn run_in_a_steady_state(
     let timers = Timers::builder().clock(clock.clone()).shards(1).build();
     let add = |n: u64| {
         let timer = timers.timer().after(Duration::from_millis(1 + n % 50));
-        let timer = timer.label("steady").owner(n % 3);
-        on(timer).run(|| ()).unwrap()
+        let timer = on(timer.label("steady").owner(n % 3));
+        let added = match n % 2 {
+            0 => timer.run(|| ()),
+            // The largest callback that is promised to need no allocation.
+            _ => {
+                let held = [n; Task::INLINE_BYTES / 8];
+                timer.run(move || assert_eq!(held[0], held[held.len() - 1]))
+            }
+        };
+        added.unwrap()
     };
     let turn = |n: u64| {
         let timer = add(n);

@@ -80,8 +80,8 @@ const DEEDS: &[(&str, Deed)] = &[
     }),
 ];
 
-/// How the service drops a callback. Each way is tried with a one-shot timer and with a
-/// periodic one.
+/// How the service drops a callback. Each way is tried with a one-shot timer whose callback is in
+/// its record, with one whose callback does not fit there, and with a periodic one.
 type Way = fn(&Timers, Callback);
 
 const WAYS: &[(&str, Way)] = &[
@@ -159,7 +159,7 @@ const WAYS: &[(&str, Way)] = &[
     // would end the process then, as in any program.
     ("it panics", |timers, callback| {
         let hand = Hand::default();
-        if callback.periodic {
+        if callback.kind == Kind::Periodic {
             callback.running(timers, &hand, || panic!("on purpose, in a callback"));
         } else {
             callback.running(timers, &hand, || ());
@@ -172,7 +172,15 @@ const WAYS: &[(&str, Way)] = &[
 /// A callback with a capture whose drop is hostile.
 struct Callback {
     held: Box<dyn Send>,
-    periodic: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Small,
+    /// Some 48 bytes.
+    Large,
+    Periodic,
 }
 
 impl Callback {
@@ -187,15 +195,22 @@ impl Callback {
         executor: &E,
         mut run: impl FnMut() + Send + 'static,
     ) -> TimerHandle {
-        let Self { held, periodic } = self;
+        let Self { held, kind } = self;
         let timer = timers.timer().label("own").owner(7).after(SECOND);
         let timer = timer.on(executor);
-        let added = match periodic {
-            false => timer.run(move || {
+        let added = match kind {
+            Kind::Small => timer.run(move || {
                 let _held = &held;
                 run();
             }),
-            true => timer.run_with_next_delay(move || {
+            Kind::Large => {
+                let room = [7_u8; 9];
+                timer.run(move || {
+                    let _held = (&held, &room);
+                    run();
+                })
+            }
+            Kind::Periodic => timer.run_with_next_delay(move || {
                 let _held = &held;
                 run();
                 Duration::ZERO
@@ -214,15 +229,15 @@ impl Callback {
 fn a_capture_may_do_anything_when_it_is_dropped() {
     for &(way_name, way) in WAYS {
         for &(deed_name, deed) in DEEDS {
-            for periodic in [false, true] {
+            for kind in [Kind::Small, Kind::Large, Kind::Periodic] {
                 let name: &'static str = format!("{way_name}: {deed_name}").leak();
-                watched(name, || drop_by(way, deed, periodic, name));
+                watched(name, || drop_by(way, deed, kind, name));
             }
         }
     }
 }
 
-fn drop_by(way: Way, deed: Deed, periodic: bool, name: &str) {
+fn drop_by(way: Way, deed: Deed, kind: Kind, name: &str) {
     let timers = one_shard();
     let other = timers.after(3600 * SECOND, &Hand::default(), || ());
     let (inner, count) = (timers.clone(), Arc::new(AtomicUsize::new(0)));
@@ -232,7 +247,7 @@ fn drop_by(way: Way, deed: Deed, periodic: bool, name: &str) {
         deed(&inner, &other);
     });
     let held = Box::new(held);
-    way(&timers, Callback { held, periodic });
+    way(&timers, Callback { held, kind });
     assert_eq!(count.load(Ordering::Relaxed), 1, "{name}: dropped once");
     let _cleared = timers.cancel_label("");
     if timers.try_sleep(Duration::ZERO).is_ok() {
