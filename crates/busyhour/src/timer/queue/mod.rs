@@ -2,6 +2,7 @@
 
 mod timer_queue;
 mod slots;
+mod simple_timer;
 mod chunk;
 mod order;
 mod first_timer;

@@ -1,8 +1,9 @@
 use super::{
-    chunk::{CHUNK_SLOTS, Chunk, FreshSlot, SimpleSlot, SlotRelease, TimerPlace, TimerSlot},
+    chunk::{CHUNK_SLOTS, Chunk, FreshSlot, SlotRelease, TimerPlace, TimerSlot},
     entry::{Liveness, TimerEntry},
     places::Places,
     ranges::{GENERATIONS, RangeKey, RangedSlots, SlotRange},
+    simple_timer::SimpleTimer,
 };
 use std::{fmt, num::NonZero, ops::Range};
 
@@ -308,10 +309,8 @@ impl<T> TimerSlots<T> {
     #[inline(always)]
     pub(super) fn simple(&mut self, handle: QueueHandle) -> Option<SimpleTimer<'_, T>> {
         let (number, offset) = split(handle.slot);
-        Some(SimpleTimer {
-            slot: (self.chunks.get_mut(number)?).simple(offset, handle.claimed)?,
-            until_tidy: &mut self.until_tidy,
-        })
+        let slot = (self.chunks.get_mut(number)?).simple(offset, handle.claimed)?;
+        Some(SimpleTimer::new(slot, &mut self.until_tidy))
     }
 
     /// Takes the value out; its entry, if there is one, is dead now. `None` if
@@ -551,21 +550,6 @@ impl<T> TimerSlots<T> {
             self.chunks[number as usize].strip();
             self.bare.push(number);
         }
-    }
-}
-
-/// A timer that is simply released.
-pub(in crate::timer) struct SimpleTimer<'a, T> {
-    slot: SimpleSlot<'a, T>,
-    until_tidy: &'a mut i64,
-}
-
-impl<T> SimpleTimer<'_, T> {
-    /// Takes the value out.
-    #[inline(always)]
-    pub(in crate::timer) fn release(self) -> T {
-        *self.until_tidy -= 1;
-        self.slot.release()
     }
 }
 

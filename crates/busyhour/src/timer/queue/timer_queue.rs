@@ -2,7 +2,8 @@ use super::{
     entry::{NoneDead, TimerEntry},
     order::DeadlineOrder,
     ranges::RangeKey,
-    slots::{QueueHandle, SimpleTimer, TimerSlots},
+    simple_timer::SimpleTimer,
+    slots::{QueueHandle, TimerSlots},
 };
 use crate::clock::Instant;
 use std::ops::Range;
