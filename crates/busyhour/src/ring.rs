@@ -87,11 +87,12 @@ impl<T> Ring<T> {
     }
 
     /// Moves the oldest values of `other`, at most `count_max`, behind its own: in
-    /// as many pieces as the two rings have ends in the way.
-    pub(crate) fn append(&mut self, other: &mut Self, count_max: usize) {
+    /// as many pieces as the two rings have ends in the way. The first one allocates
+    /// room for `capacity`, a power of two, or for more if it needs more.
+    pub(crate) fn append(&mut self, capacity: usize, other: &mut Self, count_max: usize) {
         let mut left = other.len.min(count_max);
         while self.slots.len() < self.len + left {
-            self.grow(other.capacity());
+            self.grow(capacity);
         }
         while left > 0 {
             let (from, to) = (other.head, self.index(self.len));
@@ -221,7 +222,7 @@ mod tests {
                         let count = usize::from(number % 16);
                         let moved = std::iter::from_fn(|| other.pop_front()).collect::<Vec<_>>();
                         moved.iter().for_each(|value| other.push_back(1, || *value));
-                        ring.append(&mut other, count);
+                        ring.append(4, &mut other, count);
                         deque.extend(moved.iter().take(count));
                         prop_assert_eq!(other.len(), moved.len().saturating_sub(count));
                     }

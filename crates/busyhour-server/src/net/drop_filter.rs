@@ -68,16 +68,18 @@ impl DropFilter {
         if dropped != Dropped::Nothing {
             socket.set_read_timeout(Some(QUIET))?;
         }
-        match dropped {
-            Dropped::Nothing => socket.detach_filter()?,
-            Dropped::Any(share) => attach(&socket, share, false)?,
-            Dropped::WithoutCredentials(share) => self.search(&socket, share)?,
+        let set = match dropped {
+            Dropped::Nothing => socket.detach_filter(),
+            Dropped::Any(share) => attach(&socket, share, false),
+            Dropped::WithoutCredentials(share) => self.search(&socket, share),
+        };
+        if set.is_ok() {
+            self.dropped = dropped;
         }
-        self.dropped = dropped;
-        match dropped {
-            Dropped::Nothing => socket.set_read_timeout(None),
-            _ => Ok(()),
+        if self.dropped == Dropped::Nothing {
+            socket.set_read_timeout(None)?;
         }
+        set
     }
 
     /// The kernel charges a program before it releases the one before, and may have room for one long one only

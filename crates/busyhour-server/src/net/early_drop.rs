@@ -11,8 +11,8 @@
 //! more than two of three REGISTERs that come show them: then dropping the others is not enough, and all have the same
 //! chance. Some always pass.
 //!
-//! What belongs to calls is never dropped here: new calls are refused by other means. If REGISTERs are not most of what
-//! comes, they are not the load, and none of them is dropped here either.
+//! What belongs to calls is not dropped here, unless it hides behind three empty lines: new calls are refused by other means.
+//! If REGISTERs are not most of what comes, they are not the load, and none of them is dropped here either.
 //!
 //! Only what passed is seen. So of what comes, that which had the chance to be dropped counts in full, and the rest for as much
 //! less as the other is fewer than it was. And each decision has two bounds, so that a load between the kinds is not now of one
@@ -62,8 +62,12 @@ impl EarlyDrop {
             true => self.share * KEPT_WITHOUT_WAIT,
             false => (self.share + step).clamp(0.0, SHARE_MAX),
         };
+        // It would grow while nothing follows from it.
+        if !self.are_registers_most() {
+            self.share = 0.0;
+        }
         Some(match self.share {
-            share if share == 0.0 || !self.are_registers_most() => Dropped::Nothing,
+            0.0 => Dropped::Nothing,
             share if self.spares_credentials() => Dropped::WithoutCredentials(share),
             share => Dropped::Any(share),
         })

@@ -578,6 +578,11 @@ mod tests {
         assert!(lines[0].1.contains("net.core.optmem_max"), "{lines:?}");
         let stats = receiver.counters.read();
         assert_eq!(stats.early_drops_begun, 0);
+        assert_eq!(
+            receiver.socket.read_timeout().unwrap(),
+            None,
+            "nothing is dropped"
+        );
     }
 
     #[test]

@@ -41,6 +41,9 @@ impl ShownCredentials {
         ] {
             *sum += more - *sum / LATELY;
         }
+        // More are judged than were seen to be shown where some write them otherwise: they vouch for nobody.
+        self.elsewhere = self.elsewhere.min(self.shown);
+        self.answers = self.answers.min(self.shown - self.elsewhere);
         self.judge(LOOKS_MIN * read);
     }
 

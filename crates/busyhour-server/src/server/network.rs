@@ -273,7 +273,8 @@ pub struct NetworkStats {
     /// overload, by a filter: it counts both as one. `nstat -az UdpRcvbufErrors Udp6RcvbufErrors` has only those for which there
     /// was no room, of all programs of the machine.
     pub kernel_dropped: u64,
-    /// The share of the REGISTERs that it drops by a filter now, in thousandths; of several sockets the largest.
+    /// The share of the REGISTERs that it drops by a filter now, in thousandths, or of those that show no credentials, where
+    /// those that do are spared; of several sockets the largest.
     pub early_drop_permille_max: u64,
     /// How often such a filter began.
     pub early_drops_begun: u64,

@@ -34,14 +34,17 @@ impl TaskFifo {
         self.0.push_back(CHUNK_LEN, make);
     }
 
-    /// Appends the oldest tasks of `other`, at most `tasks_max`. If there are no others, all of them change hands
-    /// with their memory, and `other` has what this list had.
+    /// Appends the oldest tasks of `other`, at most `tasks_max`. If there are no others, a chunk changes hands
+    /// with its memory, and `other` has what this list had.
     pub(in crate::pool) fn append(&mut self, other: &mut Self, tasks_max: usize) {
-        let is_larger = self.0.capacity() > other.0.capacity();
-        if self.0.is_empty() && !is_larger && other.0.len() <= tasks_max {
+        let is_chunk = other.0.capacity() == CHUNK_LEN;
+        // A chunk behind a few tasks made it so long; what is longer has been needed.
+        let is_short = self.0.capacity() <= 2 * CHUNK_LEN;
+        let is_all = !other.is_empty() && other.len() <= tasks_max;
+        if self.is_empty() && is_short && is_chunk && is_all {
             return mem::swap(self, other);
         }
-        self.0.append(&mut other.0, tasks_max);
+        self.0.append(CHUNK_LEN, &mut other.0, tasks_max);
     }
 
     /// Moves the oldest task to an empty cell; returns whether there was one.
@@ -101,11 +104,24 @@ mod tests {
     }
 
     #[test]
+    fn a_thief_of_few_tasks_gets_no_memory_for_many_and_one_of_none_takes_no_memory() {
+        let (mut victim, mut stolen, mut thief) = (tasks(5000), tasks(0), tasks(0));
+        stolen.append(&mut victim, 128);
+        thief.append(&mut stolen, usize::MAX);
+        assert_eq!((thief.len(), thief.0.capacity()), (128, CHUNK_LEN));
+        let (mut victim, mut stolen) = (tasks(1), tasks(0));
+        stolen.append(&mut victim, 0);
+        drop(victim.take());
+        stolen.append(&mut victim, 0);
+        assert!(victim.is_vacant_chunk());
+    }
+
+    #[test]
     fn a_list_with_more_memory_keeps_it() {
-        let (mut fifo, mut chunk) = (tasks(CHUNK_LEN + 1), tasks(CHUNK_LEN));
+        let (mut fifo, mut chunk) = (tasks(2 * CHUNK_LEN + 1), tasks(CHUNK_LEN));
         while fifo.take().is_some() {}
         fifo.append(&mut chunk, usize::MAX);
-        assert_eq!(fifo.0.capacity(), 2 * CHUNK_LEN);
+        assert_eq!(fifo.0.capacity(), 4 * CHUNK_LEN);
         assert!(chunk.is_vacant_chunk());
     }
 
