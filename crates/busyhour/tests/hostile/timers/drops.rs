@@ -81,7 +81,7 @@ const DEEDS: &[(&str, Deed)] = &[
 ];
 
 /// How the service drops a callback. Each way is tried with a one-shot timer whose callback is in
-/// its record, with one whose callback does not fit there, and with a periodic one.
+/// its record, with one whose callback is in memory of its shard, and with a periodic one.
 type Way = fn(&Timers, Callback);
 
 const WAYS: &[(&str, Way)] = &[
@@ -177,11 +177,16 @@ struct Callback {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// In the timer's record.
     Small,
-    /// Some 48 bytes.
+    /// Too large for a record, and small enough for the memory that a shard uses again.
     Large,
     Periodic,
 }
+
+/// What a callback in a record may capture, and one in a shard's memory (see the timers' README).
+const RECORD_BYTES: usize = 16;
+const SHARD_BYTES: usize = Task::INLINE_BYTES;
 
 impl Callback {
     fn add<E: Executor + Clone + 'static>(self, timers: &Timers, executor: &E) -> TimerHandle {
@@ -193,28 +198,36 @@ impl Callback {
         self,
         timers: &Timers,
         executor: &E,
-        mut run: impl FnMut() + Send + 'static,
+        run: impl FnMut() + Send + 'static,
     ) -> TimerHandle {
         let Self { held, kind } = self;
+        // One word, however much `run` captures.
+        let both = Box::new((held, run));
         let timer = timers.timer().label("own").owner(7).after(SECOND);
         let timer = timer.on(executor);
         let added = match kind {
-            Kind::Small => timer.run(move || {
-                let _held = &held;
-                run();
-            }),
+            Kind::Small => {
+                let callback = calls(both);
+                assert!(size_of_val(&callback) <= RECORD_BYTES);
+                timer.run(callback)
+            }
             Kind::Large => {
-                let room = [7_u8; 9];
-                timer.run(move || {
-                    let _held = (&held, &room);
-                    run();
+                let (room, call) = ([7_u8; 32], calls(both));
+                let callback = move || {
+                    let _room = &room;
+                    call();
+                };
+                let bytes = size_of_val(&callback);
+                assert!(bytes > RECORD_BYTES && bytes <= SHARD_BYTES, "{bytes}");
+                timer.run(callback)
+            }
+            Kind::Periodic => {
+                let mut both = both;
+                timer.run_with_next_delay(move || {
+                    (both.1)();
+                    Duration::ZERO
                 })
             }
-            Kind::Periodic => timer.run_with_next_delay(move || {
-                let _held = &held;
-                run();
-                Duration::ZERO
-            }),
         };
         added.unwrap_or_else(|refused| {
             assert_eq!(refused, AddError::Closed);
@@ -223,6 +236,11 @@ impl Callback {
             never
         })
     }
+}
+
+/// Calls what is in the box, and then drops it and what it is with.
+fn calls<F: FnMut() + Send + 'static>(mut both: Box<(Box<dyn Send>, F)>) -> impl FnOnce() + Send {
+    move || (both.1)()
 }
 
 #[test]
