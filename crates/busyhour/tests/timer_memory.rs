@@ -4,7 +4,7 @@ use busyhour::{
     clock::{Clock, Instant, UnixTime},
     pool::TaskPool,
     task::{Executor, Rejected, Task},
-    timer::{Cancel, QueueHandle, TimerBuilder, TimerQueue, Timers},
+    timer::{AddError, Cancel, QueueHandle, TimerBuilder, TimerQueue, Timers},
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -141,6 +141,41 @@ fn timers_on_a_pool_allocate_nothing_either() {
     let (shared, step) = (Arc::new(pool.clone()), || while pool.step() {});
     run_in_a_steady_state(&clock, |timer| timer.on(&pool), step);
     run_in_a_steady_state(&clock, |timer| timer.on(&shared), step);
+}
+
+#[test]
+fn timers_that_are_refused_or_lost_give_the_memory_of_their_callbacks_back() {
+    struct Drops;
+
+    impl Executor for Drops {
+        fn execute(&self, _task: Task) -> Result<(), Rejected> {
+            Ok(())
+        }
+    }
+
+    let clock = Clock::simulated(UnixTime::default());
+    let timers = Timers::builder().clock(clock.clone()).shards(1);
+    let timers = timers.capacity(50).build();
+    let executor: Arc<dyn Executor> = Arc::new(Drops);
+    let add = || {
+        let held = [7_u64; Task::INLINE_BYTES / 8];
+        let timer = timers.timer().after(Duration::from_millis(1));
+        let timer = timer.on_shared(Arc::clone(&executor));
+        timer.run(move || assert_eq!(held[0], 7))
+    };
+    let turn = || {
+        (0..50).for_each(|_| _ = add().unwrap());
+        (0..50).for_each(|_| assert_eq!(add().unwrap_err(), AddError::Full));
+        let controls = clock.as_virtual().unwrap();
+        controls.advance(Duration::from_millis(1));
+        assert_eq!(timers.run_due(clock.now()), 50);
+    };
+    (0..20).for_each(|_| turn());
+    let before = CALLS.get();
+    turn();
+    let calls = CALLS.get() - before;
+    assert!(calls < 10, "{calls} allocations for 100 timers");
+    assert_eq!(timers.stats().lost, 21 * 50);
 }
 
 /// Adds, cancels and expires timers of the service, and counts its allocations.

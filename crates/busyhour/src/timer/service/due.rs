@@ -144,7 +144,7 @@ impl Service {
         match next.and_then(go_on) {
             Ok(away) => self.count_panics(away.discard()),
             Err(leftover) => {
-                self.count_panics(leftover.discard());
+                self.discard(shard, leftover);
                 let record = shard.change(&self.driver_waker, |state| state.finish(handle.timer));
                 if record.as_ref().is_some_and(TimerRecord::is_awaited) {
                     shard.notify_ended();

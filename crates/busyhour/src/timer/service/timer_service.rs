@@ -151,7 +151,7 @@ impl Service {
             }
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
-        self.count_panics(add.work.discard());
+        self.discard(&self.shards[own], add.work);
         Err(error)
     }
 
@@ -336,9 +336,9 @@ impl Service {
         stats
     }
 
-    /// Drops the work of a timer of this shard that was cancelled.
+    /// Drops the work of a timer that does not run (again); memory for its callback goes to this shard.
     #[inline]
-    fn discard(&self, shard: &TimerShard, work: Work) {
+    pub(super) fn discard(&self, shard: &TimerShard, work: Work) {
         match work {
             Work::Once { callback, executor } => {
                 self.count_panics(discard_once(callback, executor));
