@@ -344,6 +344,179 @@ const LISTED_RATIO: usize = 4;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use proptest::{prelude::*, sample::Index};
+    use std::{
+        collections::BTreeMap,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    /// The queue beside an ordered map, with both ways to cancel.
+    #[derive(Default)]
+    struct Pair {
+        queue: TimerQueue<usize>,
+        /// By deadline and sequence: the number of the timer.
+        waiting: BTreeMap<(u64, usize), usize>,
+        /// The handle of each timer, and its key while it waits; `None` once it has left.
+        timers: Vec<(QueueHandle, Option<Place>)>,
+        sequence: usize,
+        simply_cancelled: usize,
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Place {
+        Waiting(u64, usize),
+        Held,
+    }
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Add(Vec<u64>),
+        Cancel(Index),
+        /// As the service does, which looks at the timer first.
+        CancelSimply(Index),
+        Reschedule(Index, u64),
+        PopDue(u64),
+        HoldDue(u64),
+    }
+
+    impl Pair {
+        fn apply(&mut self, operation: &Operation) {
+            self.sequence += 1;
+            match operation {
+                Operation::Add(deadlines) => deadlines.iter().for_each(|at| self.add(*at)),
+                Operation::Cancel(index) => self.cancel(*index, TimerQueue::cancel),
+                Operation::CancelSimply(index) => {
+                    let mut is_simple = false;
+                    self.cancel(*index, |queue, handle| {
+                        let Some(simple) = queue.simple(handle) else {
+                            return queue.cancel(handle);
+                        };
+                        let value = simple.release();
+                        queue.note_simple_release(handle);
+                        is_simple = true;
+                        Some(value)
+                    });
+                    self.simply_cancelled += usize::from(is_simple);
+                }
+                Operation::Reschedule(index, at) => self.reschedule(*index, *at),
+                Operation::PopDue(now) => {
+                    let due = self.take_due(*now, None);
+                    let popped = self.queue.pop_due(Instant::from_nanos(*now));
+                    assert_eq!(popped.map(|(at, number)| (at.as_nanos(), number)), due);
+                }
+                Operation::HoldDue(now) => {
+                    let due = self.take_due(*now, Some(Place::Held));
+                    let due = due.map(|(at, number)| (at, self.timers[number].0));
+                    let held = self.queue.hold_due(Instant::from_nanos(*now));
+                    assert_eq!(held.map(|(at, handle)| (at.as_nanos(), handle)), due);
+                }
+            }
+        }
+
+        fn add(&mut self, at: u64) {
+            self.sequence += 1;
+            let number = self.timers.len();
+            let handle = self.queue.add(Instant::from_nanos(at), number);
+            let place = Place::Waiting(at, self.sequence);
+            self.timers.push((handle, Some(place)));
+            self.waiting.insert((at, self.sequence), number);
+        }
+
+        fn cancel(
+            &mut self,
+            index: Index,
+            cancel: impl FnOnce(&mut TimerQueue<usize>, QueueHandle) -> Option<usize>,
+        ) {
+            if self.timers.is_empty() {
+                return;
+            }
+            let number = index.index(self.timers.len());
+            let (handle, place) = &mut self.timers[number];
+            let expected = place.map(|_| number);
+            if let Some(Place::Waiting(at, sequence)) = place.take() {
+                self.waiting.remove(&(at, sequence));
+            }
+            assert_eq!(cancel(&mut self.queue, *handle), expected);
+            assert_eq!(self.queue.get(*handle), None);
+        }
+
+        fn reschedule(&mut self, index: Index, at: u64) {
+            if self.timers.is_empty() {
+                return;
+            }
+            let number = index.index(self.timers.len());
+            let (handle, place) = &mut self.timers[number];
+            let moved = self.queue.reschedule(*handle, Instant::from_nanos(at));
+            assert_eq!(moved, place.is_some());
+            if let Some(Place::Waiting(at, sequence)) = place {
+                self.waiting.remove(&(*at, *sequence));
+            }
+            if moved {
+                *place = Some(Place::Waiting(at, self.sequence));
+                self.waiting.insert((at, self.sequence), number);
+            }
+        }
+
+        fn take_due(&mut self, now: u64, place: Option<Place>) -> Option<(u64, usize)> {
+            let first = self
+                .waiting
+                .first_entry()
+                .filter(|first| first.key().0 <= now)?;
+            let ((at, _), number) = first.remove_entry();
+            self.timers[number].1 = place;
+            Some((at, number))
+        }
+
+        fn check(&self) {
+            let first = self.waiting.first_key_value();
+            let first = first.map(|(key, _)| Instant::from_nanos(key.0));
+            assert_eq!(self.queue.next_deadline(), first);
+            assert_eq!(self.queue.len(), self.waiting.len());
+        }
+    }
+
+    fn deadline() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            3 => 0..50u64,
+            4 => 0..60_000_000_000u64,
+            1 => any::<u64>(),
+        ]
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            2 => prop::collection::vec(deadline(), 1..100).prop_map(Operation::Add),
+            8 => any::<Index>().prop_map(Operation::Cancel),
+            40 => any::<Index>().prop_map(Operation::CancelSimply),
+            4 => (any::<Index>(), deadline()).prop_map(|(n, at)| Operation::Reschedule(n, at)),
+            2 => deadline().prop_map(Operation::PopDue),
+            1 => deadline().prop_map(Operation::HoldDue),
+        ]
+    }
+
+    #[test]
+    fn timers_that_are_cancelled_as_the_service_does_agree_with_a_map() {
+        let simply_cancelled = AtomicUsize::new(0);
+        let operations = prop::collection::vec(operation(), 1..1_000);
+        proptest!(ProptestConfig::with_cases(64), |(operations in operations)| {
+            for operations_a_question in [1, 6, usize::MAX] {
+                let mut pair = Pair::default();
+                for (operation, number) in operations.iter().zip(1..) {
+                    pair.apply(operation);
+                    if number % operations_a_question == 0 {
+                        pair.check();
+                    }
+                }
+                while !pair.waiting.is_empty() {
+                    pair.apply(&Operation::PopDue(u64::MAX));
+                    pair.check();
+                }
+                simply_cancelled.fetch_add(pair.simply_cancelled, Ordering::Relaxed);
+            }
+        });
+        let simply_cancelled = simply_cancelled.into_inner();
+        assert!(simply_cancelled > 1_000, "{simply_cancelled} that way");
+    }
 
     #[test]
     fn a_timer_that_has_used_up_its_stamps_is_moved_on() {
