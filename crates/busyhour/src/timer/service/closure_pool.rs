@@ -8,8 +8,8 @@ pub(in crate::timer) type PooledClosure = Box<Option<Closure>>;
 
 /// Memory for the callbacks of a shard that do not fit their records.
 ///
-/// Its lock is held for a few instructions and under no other one. No closure is run or
-/// dropped under it.
+/// Its lock is held for a few instructions, or while the list of spare memory grows, which it
+/// does a dozen times at most, and under no other lock. No closure is run or dropped under it.
 pub(in crate::timer) struct ClosurePool {
     /// Each holds `None`.
     spare: Mutex<Vec<PooledClosure>>,
