@@ -1,7 +1,7 @@
 use super::{
     closure_pool::PooledClosure,
     driver_waker::DriverWaker,
-    locked_shard,
+    locked_shard::{self, LockedShard},
     record::{
         CALLBACK_BYTES, DeliveryBound, OtherWork, TimerPhase, TimerRecord, Work, discard_once,
         panics,
@@ -188,14 +188,20 @@ impl Service {
             self.discard(shard, record.work);
             return Cancel::Prevented;
         }
-        drop(state);
-        self.cancel_rarely(shard, handle)
+        self.cancel_rarely(shard, state, handle)
     }
 
-    /// Cancels a timer in whatever phase it is.
+    /// Cancels a timer of the locked shard in whatever phase it is.
     #[inline(never)]
-    fn cancel_rarely(&self, shard: &TimerShard, handle: &TimerHandle) -> Cancel {
-        match shard.change(&self.driver_waker, |state| state.cancel(handle.timer)) {
+    fn cancel_rarely(
+        &self,
+        shard: &TimerShard,
+        mut state: LockedShard<'_>,
+        handle: &TimerHandle,
+    ) -> Cancel {
+        let cancelled = state.cancel(handle.timer);
+        shard.publish(state, &self.driver_waker);
+        match cancelled {
             Ok(record) => {
                 self.discard(shard, record.work);
                 Cancel::Prevented
