@@ -93,6 +93,15 @@ end_all() {
   for process in "${!running[@]}"; do kill -- -"$process" 2>/dev/null || true; done
 }
 
+# Again at the end, where people look first: the output of those that failed is far above.
+reasons() {
+  local name
+  for name in "${failed[@]}"; do
+    echo "tests: FAILED: $name"
+    sed -n '/^failures:$/,$p' "$folder/${name//\//.}.log" | cut -c 1-500 | sed -n 1,40p
+  done
+}
+
 trap end_all EXIT
 trap 'exit 130' INT TERM
 while read -r package program; do
@@ -104,4 +113,4 @@ while [ ${#running[@]} -gt 0 ]; do
   end_one
   show
 done
-[ ${#failed[@]} = 0 ] || { printf 'tests: FAILED: %s\n' "${failed[@]}" >&2; exit 1; }
+[ ${#failed[@]} = 0 ] || { reasons >&2; exit 1; }

@@ -256,7 +256,8 @@ fn detail_of(body: &str) -> String {
     problem.map_or_else(|_| body.trim().to_owned(), |problem| problem.detail)
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than a node of a cluster waits for the answers of the others, which it may ask twice.
+const PATIENCE: Duration = Duration::from_secs(15);
 const ANSWER_LEN_MAX: u64 = 64 << 20;
 /// After it, a reader of a stream may look at the clock.
 const SILENCE: Duration = Duration::from_millis(500);

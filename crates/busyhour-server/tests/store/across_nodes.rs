@@ -8,7 +8,6 @@ use crate::{
     },
     wait_until,
 };
-use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -147,7 +146,7 @@ fn a_list_is_of_the_whole_cluster() {
         let page = node.page("/api/v1/watchers");
         assert_eq!(page["match_count"], 3, "{page}");
     }
-    beta.0.signal(Signal::SIGSTOP);
+    beta.0.stand_still();
     let silent = |page: &Value| page["unanswered_nodes"] == serde_json::json!(["beta"]);
     let page = alpha.page("/api/v1/calls");
     assert!(silent(&page), "{page}");
@@ -157,7 +156,7 @@ fn a_list_is_of_the_whole_cluster() {
         silent(&page) || page.get("unanswered_nodes").is_none(),
         "{page}"
     );
-    beta.0.signal(Signal::SIGCONT);
+    beta.0.go_on();
 }
 
 /// Whoever asks for a list learns what is missing in it, by HTTP and at the command line.
@@ -169,7 +168,7 @@ fn a_node_that_stands_still_is_named_in_every_list() {
     registered(&nodes);
     let [alpha, beta, _] = &nodes;
     let of_beta = beta.users();
-    beta.0.signal(Signal::SIGSTOP);
+    beta.0.stand_still();
     let lists = ["bindings", "devices", "watchers", "calls", "failures"];
     std::thread::scope(|scope| {
         let pages = lists.map(|list| {
@@ -196,7 +195,7 @@ fn a_node_that_stands_still_is_named_in_every_list() {
         let told = "node beta of the cluster gives no answer: what it has is missing";
         assert!(shown.contains(told), "{shown}");
     });
-    beta.0.signal(Signal::SIGCONT);
+    beta.0.go_on();
 }
 
 /// An account is of all nodes: who has the device ends its registration.

@@ -5,7 +5,6 @@ use crate::{
     support::{Place, ServerProcess, busyhour, phone::Phone, postgres::Postgres},
     wait_until,
 };
-use nix::sys::signal::Signal;
 use postgres::{Client, NoTls};
 use rcgen::generate_simple_self_signed;
 use std::{
@@ -456,9 +455,9 @@ fn a_node_that_stood_still_for_longer_than_its_lease_ends() {
     let site = Site::new();
     let (mut alpha, beta) = (site.node("alpha"), site.node("beta"));
     beta.wait_until_it_serves(128);
-    alpha.0.signal(Signal::SIGSTOP);
+    alpha.0.stand_still();
     beta.wait_until_it_serves(256);
-    alpha.0.signal(Signal::SIGCONT);
+    alpha.0.go_on();
     assert_eq!(alpha.0.wait().code(), Some(1));
     let log = alpha.0.log();
     assert!(log.contains("the lease of this node has ended"), "{log}");

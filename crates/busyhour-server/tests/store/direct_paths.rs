@@ -5,7 +5,6 @@ use crate::{
     support::phone::{Phone, ok},
     wait_until,
 };
-use nix::sys::signal::Signal;
 use std::{
     thread,
     time::{Duration, Instant},
@@ -242,7 +241,7 @@ fn what_the_kernel_drops_between_nodes_is_counted() {
     let mut phone = Phone::new(&alpha.0, 10, user);
     let handed = || alpha.0.stat("/cluster/handed_unconfirmed");
     let before = handed();
-    beta.0.signal(Signal::SIGSTOP);
+    beta.0.stand_still();
     for _ in 0..600 {
         let request = phone.register_request();
         phone.send(&request);
@@ -250,7 +249,7 @@ fn what_the_kernel_drops_between_nodes_is_counted() {
     }
     // One of these datagrams takes more than a kilobyte of a buffer of 128.
     wait_until(|| handed() >= before + 200, || handed().to_string());
-    beta.0.signal(Signal::SIGCONT);
+    beta.0.go_on();
     // What it hears next shows that there is a gap, which is lost for good when alpha is gone.
     let request = phone.register_request();
     assert!(phone.ask(&request).starts_with("SIP/2.0 200 "));

@@ -19,7 +19,7 @@ use nix::{
     unistd::Pid,
 };
 use std::{
-    fs::File,
+    fs::{DirEntry, File},
     io::{BufRead, BufReader},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -194,6 +194,29 @@ impl ServerProcess {
 
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid() as i32), signal).expect("the server runs");
+    }
+
+    /// Stops it with SIGSTOP, and waits until each of its threads stands still: the signal alone returns before.
+    pub fn stand_still(&self) {
+        self.signal(Signal::SIGSTOP);
+        let folder = format!("/proc/{}/task", self.pid());
+        let threads = || std::fs::read_dir(&folder).expect("the server runs");
+        let is_still = |thread: std::io::Result<DirEntry>| {
+            let stat = read(&thread.expect("an entry").path().join("stat"));
+            // Behind the name, which may have any bytes.
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|it| it.starts_with('T'))
+        };
+        wait_until(
+            || threads().all(is_still),
+            || format!("{folder}: some still run"),
+        );
+    }
+
+    /// Goes on after it stood still.
+    pub fn go_on(&self) {
+        self.signal(Signal::SIGCONT);
     }
 
     /// Waits until it has ended.
