@@ -56,12 +56,17 @@ impl Order {
     }
 
     fn first(&self, count: usize) -> Vec<usize> {
+        self.first_below(usize::MAX, count)
+    }
+
+    /// The first ones of those that are less than `limit`.
+    fn first_below(&self, limit: usize, count: usize) -> Vec<usize> {
         loop {
-            let order = self.0.lock().expect("no panic");
+            let order = self.0.lock().expect("no panic").clone();
+            let order: Vec<_> = order.into_iter().filter(|number| *number < limit).collect();
             if order.len() >= count {
                 return order[..count].to_vec();
             }
-            drop(order);
             thread::yield_now();
         }
     }
@@ -93,9 +98,9 @@ fn sequential_chooses_one_worker_after_the_other() {
 /// After that they get tasks in turn, beginning with the first worker.
 #[test]
 fn least_full_chooses_the_worker_with_the_fewest_waiting_tasks() {
-    let cases = [
-        ("busyhour-1", [0, 1, 2, 3, 4, 5, 7, 9]),
-        ("busyhour-0", [0, 1, 2, 3, 4, 6, 8, 100]),
+    let cases: [(_, &[usize]); 2] = [
+        ("busyhour-1", &[0, 1, 2, 3, 4, 5, 7, 9]),
+        ("busyhour-0", &[0, 1, 2, 3, 4, 6, 8]),
     ];
     for (full, own) in cases {
         let (pool, one, other) = two_workers(Selector::LeastFull);
@@ -108,11 +113,11 @@ fn least_full_chooses_the_worker_with_the_fewest_waiting_tasks() {
         full.run(move || waiting.push(&inner, 100..105));
         order.push(&pool, 0..10);
         drop(empty);
-        // Stolen tasks run after the worker's own: first those of the other's inbound
-        // queue, then those of its lane.
-        let first = order.first(8);
-        let own_len = own.iter().filter(|number| **number < 100).count();
-        assert_eq!(first[..own_len], own[..own_len]);
+        // The worker that ends its task takes what waits for it at once, and so it runs in one
+        // piece. What it steals from the other one runs behind that, or before it if the other
+        // one was stuck for long.
+        let ran = order.first_below(100, 10);
+        assert!(ran.windows(own.len()).any(|some| some == own), "{ran:?}");
     }
 }
 
