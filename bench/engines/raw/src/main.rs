@@ -10,6 +10,7 @@ mod random_access;
 mod poll_ring;
 mod ring;
 mod slot_list;
+mod slot_service;
 
 fn main() {
     let args = Args::from_command_line();
@@ -29,6 +30,7 @@ fn run(scenario: &str, args: &Args) {
         "pool-external" => tasks::handed_over(args),
         "serializer-pingpong" => tasks::handed_turns(args),
         "timers" => slot_list::run(args),
+        "timers-shared" => slot_service::run(args),
         other => refuse(&format!("no scenario {other}")),
     }
 }
