@@ -39,6 +39,7 @@ impl View {
             let (value, unit) = match kind {
                 Kind::Now => (value, ""),
                 Kind::Milliseconds => (value / 1e6, "ms"),
+                Kind::Permille => (value / 10.0, "%"),
                 Kind::Mebibytes => (value / f64::from(1 << 20), "MiB"),
                 Kind::Rate => ((value - number(&before.stats, path)) / seconds, "/s"),
             };
@@ -92,6 +93,8 @@ enum Kind {
     Now,
     Rate,
     Milliseconds,
+    /// Shown in hundredths.
+    Permille,
     Mebibytes,
 }
 
@@ -177,6 +180,18 @@ const FIGURES: &[(&str, &str, &str, Kind)] = &[
     ),
     (
         "network",
+        "REGISTERs dropped early",
+        "/network/early_drop_permille_max",
+        Kind::Permille,
+    ),
+    (
+        "network",
+        "early drops begun",
+        "/network/early_drops_begun",
+        Kind::Now,
+    ),
+    (
+        "network",
         "connections",
         "/network/streams/connection_count",
         Kind::Now,
@@ -212,6 +227,7 @@ mod tests {
             stats: json!({
                 "uptime_ns": seconds * 1_000_000_000,
                 "registrar": {"accepted": accepted, "device_count": 7, "latency_p99_ns": 2_500_000},
+                "network": {"early_drop_permille_max": 375, "early_drops_begun": 3},
             }),
             queues: json!({"queues": [
                 {"kind": "a", "name": "short", "queued_len": 1, "queued_high_water": 9},
@@ -232,6 +248,21 @@ mod tests {
             (&view["uptime_s"], &view["queues_high"]),
             (&json!(14), &json!(1))
         );
+    }
+
+    #[test]
+    fn what_is_dropped_early_is_a_part_in_hundredths_and_a_number_since_the_start() {
+        let view = View::between(&at(10, 100), &at(14, 140));
+        assert_eq!(view.json()["network_REGISTERs_dropped_early"], 37.5);
+        assert_eq!(view.json()["network_early_drops_begun"], 3.0);
+        let text = |name| {
+            view.figures
+                .iter()
+                .find(|it| it.name == name)
+                .map(Figure::text)
+        };
+        assert_eq!(text("REGISTERs dropped early").as_deref(), Some("38 %"));
+        assert_eq!(text("early drops begun").as_deref(), Some("3"));
     }
 
     #[test]
