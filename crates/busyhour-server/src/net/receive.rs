@@ -344,7 +344,9 @@ impl ReceiveBatch {
     fn note(&mut self, index: usize, len: usize, counters: &SocketCounters) {
         let judged = || Judged {
             answers: read(&counters.credentials_answering),
+            of_old_nonces: read(&counters.credentials_of_old_nonces),
             elsewhere: read(&counters.credentials_elsewhere),
+            accepted_elsewhere: read(&counters.credentials_accepted_elsewhere),
         };
         if let Some(slot) = self.slots.get(index).and_then(Option::as_deref) {
             let (datagram, dropped) = (&slot[..len.min(slot.len())], self.drop_filter.dropped());

@@ -13,9 +13,12 @@ pub(super) struct SocketCounters {
     /// The share of REGISTERs that the kernel drops now, and how often that began.
     pub(super) early_drop_permille: AtomicU64,
     pub(super) early_drops_begun: AtomicU64,
-    /// REGISTERs whose credentials answered a challenge, and those that another node looks at.
+    /// REGISTERs whose credentials answered a challenge, those that answered an old one, those that another node looks at, and
+    /// those that it has accepted.
     pub(super) credentials_answering: AtomicU64,
+    pub(super) credentials_of_old_nonces: AtomicU64,
     pub(super) credentials_elsewhere: AtomicU64,
+    pub(super) credentials_accepted_elsewhere: AtomicU64,
     pub(super) receive_errors: AtomicU64,
     pub(super) panics: Panics,
     pub(super) sent: AtomicU64,

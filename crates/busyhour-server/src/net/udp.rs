@@ -207,7 +207,11 @@ impl Network for Udp {
         if let Some(port) = self.port(flow.local) {
             let counter = match judgement {
                 CredentialJudgement::Answer => &port.counters.credentials_answering,
+                CredentialJudgement::OldAnswer => &port.counters.credentials_of_old_nonces,
                 CredentialJudgement::Elsewhere => &port.counters.credentials_elsewhere,
+                CredentialJudgement::AcceptedElsewhere => {
+                    &port.counters.credentials_accepted_elsewhere
+                }
             };
             add(counter, 1);
         }
@@ -405,15 +409,19 @@ mod tests {
         let udp = Udp::bind(&UdpOptions::new(addresses)).unwrap();
         let to = |place: usize| Flow::udp(udp.addresses()[place], udp.addresses()[0]);
         udp.note_credentials(to(1), CredentialJudgement::Answer);
+        (0..4).for_each(|_| udp.note_credentials(to(1), CredentialJudgement::OldAnswer));
         udp.note_credentials(to(1), CredentialJudgement::Elsewhere);
         udp.note_credentials(to(1), CredentialJudgement::Elsewhere);
+        (0..3).for_each(|_| udp.note_credentials(to(1), CredentialJudgement::AcceptedElsewhere));
         let counts = udp.sockets.iter().map(|port| {
             let counters = &port.counters;
             (
                 read(&counters.credentials_answering),
+                read(&counters.credentials_of_old_nonces),
                 read(&counters.credentials_elsewhere),
+                read(&counters.credentials_accepted_elsewhere),
             )
         });
-        assert_eq!(counts.collect::<Vec<_>>(), [(0, 0), (1, 2)]);
+        assert_eq!(counts.collect::<Vec<_>>(), [(0, 0, 0, 0), (1, 4, 2, 3)]);
     }
 }

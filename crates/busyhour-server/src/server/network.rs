@@ -174,10 +174,15 @@ pub trait Network: Send + Sync {
 /// What a server knows of the credentials of a REGISTER. All that show credentials and are not reported prove nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialJudgement {
-    /// They answer a challenge that was sent to their source: they are right, or their nonce is no longer valid.
+    /// They answer a challenge that was sent to their source.
     Answer,
+    /// They are right, for a nonce that is no longer valid or that was used before. So begins a device after a while, and answers
+    /// the next challenge then; but so may anybody who has read them.
+    OldAnswer,
     /// Another node of the cluster looks at them.
     Elsewhere,
+    /// That node has accepted them.
+    AcceptedElsewhere,
 }
 
 /// An account, or a source that has none, as a number that tells them apart.

@@ -115,19 +115,29 @@ fn the_network_learns_which_credentials_answer_a_challenge() {
     server.receive(&again(&again(&heard)));
     assert_eq!(
         server.sent.take_judged(),
-        [CredentialJudgement::Answer; 2],
+        [CredentialJudgement::OldAnswer; 2],
         "nonces of ours, used and old"
     );
     let challenge = server.sent().pop().unwrap();
     let wrong = proven(&request, &challenge, "alice", "guessed", 1);
     let proxied = heard.replace("Authorization", "Proxy-Authorization");
     let foreign = with_foreign_nonce(&heard);
-    for (number, nothing) in [request, wrong, foreign, proxied].iter().enumerate() {
+    for (number, nothing) in [request, wrong.clone(), foreign, proxied]
+        .iter()
+        .enumerate()
+    {
         let branch = format!("z9hG4bK{number}");
         server.receive(&nothing.replace("z9hG4bK", &branch));
         let answer = server.sent().remove(0);
         assert!(answer.starts_with("SIP/2.0 40"), "{answer}");
     }
+    server.pass(301);
+    server.receive(&wrong.replace("z9hG4bK", "z9hG4bKold"));
+    let answer = server.sent().remove(0);
+    assert!(
+        answer.starts_with("SIP/2.0 403 "),
+        "for an old nonce: {answer}"
+    );
     assert_eq!(server.sent.take_judged(), []);
 }
 

@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    fn hear(self: &Arc<Self>, message: &BrokerMessage) {
+    pub(super) fn hear(self: &Arc<Self>, message: &BrokerMessage) {
         let Some(cluster) = &self.cluster else { return };
         let Some(told) = NodeMessage::parse(&message.payload) else {
             let others = &cluster.live.other_versions;
@@ -230,11 +230,13 @@ impl Core {
         link.note_sent(told.sip, told.from, self.clock.now());
         if let Some(partition) = told.registered {
             (link.registered_flows).registered(told.flow, partition);
+            self.admission.note_accepted_elsewhere(told.flow);
         } else if let Some(answer) = accepted_registration(told)
             && let Some(partition) = partition_of(&answer, &self.domains)
         {
             let flow = link.registered_over(&answer, told.flow);
             link.registered_flows.registered(flow, partition);
+            self.admission.note_accepted_elsewhere(told.flow);
         }
         let sent = self.responder.network().send(told.flow, datagram);
         if sent.is_err() && told.flow.transport.is_reliable() {

@@ -51,23 +51,34 @@ impl Admission {
         request: &Request<'_>,
         proof: &Result<Proof<'_>, Refusal>,
     ) {
-        let answers = match proof {
-            Ok(Proof::Of(_)) => true,
-            Ok(Proof::Challenged { answered, .. }) => matches!(answered, Answered::OldNonce),
-            Ok(Proof::Open | Proof::Awaited) | Err(_) => false,
+        let judgement = match proof {
+            Ok(Proof::Of(_)) => CredentialJudgement::Answer,
+            Ok(Proof::Challenged {
+                answered: Answered::OldNonce,
+                ..
+            }) => CredentialJudgement::OldAnswer,
+            Ok(Proof::Open | Proof::Awaited | Proof::Challenged { .. }) | Err(_) => return,
         };
-        if answers && request.message.method() == Some(Method::Register) {
+        if request.message.method() == Some(Method::Register) {
             let network = self.responder.network();
-            network.note_credentials(request.flow, CredentialJudgement::Answer);
+            network.note_credentials(request.flow, judgement);
         }
     }
 
-    /// Another node looks at the credentials of this request, if it shows any.
+    /// Another node looks at the credentials of this request, if it shows any; what it accepts comes back.
     pub(in crate::server) fn note_handed_on(&self, request: &Request<'_>) {
         let shows = || request.message.header(HeaderName::Authorization).is_some();
         if request.message.method() == Some(Method::Register) && shows() {
             let network = self.responder.network();
             network.note_credentials(request.flow, CredentialJudgement::Elsewhere);
+        }
+    }
+
+    /// Another node has accepted a REGISTER that came over this flow, with its credentials if any are required.
+    pub(in crate::server) fn note_accepted_elsewhere(&self, flow: Flow) {
+        if self.is_required() {
+            let network = self.responder.network();
+            network.note_credentials(flow, CredentialJudgement::AcceptedElsewhere);
         }
     }
 

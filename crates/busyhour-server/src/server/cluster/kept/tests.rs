@@ -5,14 +5,18 @@ use crate::{
     server::{
         Authentication, ClusterMembership, CredentialJudgement, HttpClient, HttpFailure,
         HttpListener, HttpRequest, Network, SendError, ServerConfig, SpanExportConfig,
-        cluster::{cluster_node::ClusterNode, inbox::node_inbox::NodeEvent},
+        cluster::{
+            cluster_node::ClusterNode,
+            inbox::node_inbox::NodeEvent,
+            node_message::{NodeMessage, NodeVerb},
+        },
         core::Core,
     },
 };
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_cluster::{
-    Answered, Broker, BrokerError, Failure, Grant, Life, Member, NodeNumber, NodeView, Ownership,
-    PARTITION_COUNT, Partition, PartitionView, Receive, Timing, View,
+    Answered, Broker, BrokerError, BrokerMessage, Failure, Grant, Life, Member, NodeNumber,
+    NodeView, Ownership, PARTITION_COUNT, Partition, PartitionView, Receive, Timing, View,
 };
 use busyhour_sip::{Flow, Message, Transport};
 use busyhour_store::{DiskBehaviour, SimulatedDisk};
@@ -172,6 +176,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(Authentication::Open)
+    }
+
+    fn with(authentication: Authentication) -> Self {
         let runtime = Runtime::simulated(1);
         let database = ToldDatabase::default();
         let (clients, collector) = (Arc::<Clients>::default(), Arc::<Collector>::default());
@@ -189,7 +197,7 @@ impl World {
         let spans = SpanExportConfig::new("http://collector.example:4318", 1);
         let config = ServerConfig {
             domains: vec!["example.com".to_owned()],
-            authentication: Authentication::Open,
+            authentication,
             http: collector.clone(),
             spans: Some(spans.expect("an address")),
             ..ServerConfig::default()
@@ -284,6 +292,23 @@ impl World {
         );
         let datagram = self.runtime.buffers().copy_from(request.as_bytes());
         self.core.receive(flow, &datagram.expect("room"));
+    }
+
+    /// The other node has this answer to a REGISTER sent.
+    fn hear_answer(&self, status: &str) {
+        let [local, remote] = ["192.0.2.1:5060", "192.0.2.7:5070"]
+            .map(|it| it.parse::<SocketAddr>().expect("an address"));
+        let answer = format!(
+            "SIP/2.0 {status}\r\nVia: SIP/2.0/UDP {remote};branch=z9hG4bK2\r\n\
+             From: <sip:bob@example.com>;tag=b\r\nTo: <sip:ada@example.com>;tag=c\r\nCall-ID: 2\r\n\
+             CSeq: 2 REGISTER\r\nContact: <sip:ada@{remote}>\r\nContent-Length: 0\r\n\r\n"
+        );
+        let flow = Flow::udp(local, remote);
+        let told = NodeMessage::new(NodeVerb::Send, OTHER.node.0, flow);
+        self.core.hear(&BrokerMessage {
+            payload: told.with_sip(answer.as_bytes()).bytes(),
+            reply: None,
+        });
     }
 
     fn register(&self, number: u32) {
@@ -398,7 +423,7 @@ fn a_caller_hears_nothing_while_the_invite_waits_and_then_how_the_call_ends() {
 
 #[test]
 fn credentials_that_go_to_another_node_are_judged_there() {
-    let world = World::new();
+    let world = World::with(Authentication::default());
     world.set_owner(Some(OTHER));
     world.pass(SECOND);
     let shown = ("", "Authorization: Digest username=\"ada\"\r\n");
@@ -406,8 +431,21 @@ fn credentials_that_go_to_another_node_are_judged_there() {
     world.send_in_dialog(Transport::Udp, "REGISTER", 2, shown);
     world.send_in_dialog(Transport::Udp, "SUBSCRIBE", 3, shown);
     assert_eq!(world.cluster().stats().handed_on, 3);
-    let judged = lock(&world.clients.judged);
-    assert_eq!(*judged, [CredentialJudgement::Elsewhere]);
+    let judged = || mem::take(&mut *lock(&world.clients.judged));
+    assert_eq!(judged(), [CredentialJudgement::Elsewhere]);
+    world.hear_answer("401 Unauthorized");
+    assert_eq!(judged(), []);
+    world.hear_answer("200 OK");
+    assert_eq!(judged(), [CredentialJudgement::AcceptedElsewhere]);
+    assert_eq!(world.heard(), ["401 2 REGISTER", "200 2 REGISTER"]);
+}
+
+#[test]
+fn where_nobody_is_asked_for_credentials_an_acknowledgement_accepts_none() {
+    let world = World::new();
+    world.hear_answer("200 OK");
+    assert_eq!(world.heard(), ["200 2 REGISTER"]);
+    assert_eq!(*lock(&world.clients.judged), []);
 }
 
 /// A caller should not cancel what nobody has answered yet (RFC 3261 §9.1), and some do.
