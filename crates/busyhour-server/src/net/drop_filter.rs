@@ -1,6 +1,7 @@
 //! The filter of a socket that drops a share of the REGISTERs that come, by chance, in the kernel.
 
 use super::drop_program::drop_program;
+use nix::libc;
 use socket2::{SockFilter, SockRef};
 use std::{io, net::UdpSocket, time::Duration};
 
@@ -8,8 +9,46 @@ use std::{io, net::UdpSocket, time::Duration};
 #[derive(Debug)]
 pub(super) struct DropFilter {
     dropped: Dropped,
-    /// The kernel has refused the program that searches for credentials.
-    is_search_refused: bool,
+    /// When the program that searches for credentials may be tried, after the kernel has refused it.
+    next_search: NextSearch,
+}
+
+/// When something that was refused is tried again. Times are since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum NextSearch {
+    Now,
+    /// It was refused for lack of memory, after which it rests for so long: the kernel says the same if there is no memory now and
+    /// if the socket may never have so much.
+    After {
+        time: Duration,
+        rest: Duration,
+    },
+    /// It was refused for good.
+    Never,
+}
+
+impl NextSearch {
+    fn is_due(self, now: Duration) -> bool {
+        match self {
+            Self::Now => true,
+            // If it is further away than any rest, the clock was set back.
+            Self::After { time, rest } => now >= time || time - now > rest,
+            Self::Never => false,
+        }
+    }
+
+    /// What follows from this error. Each rest is twice as long as the one before: a try costs 280 µs.
+    fn after(self, error: &io::Error, now: Duration) -> Self {
+        if !matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOBUFS)) {
+            return Self::Never;
+        }
+        let rest = match self {
+            Self::After { rest, .. } => (rest * 2).min(REST_MAX),
+            _ => REST_MIN,
+        };
+        let time = now + rest;
+        Self::After { time, rest }
+    }
 }
 
 /// What is dropped.
@@ -37,7 +76,7 @@ impl DropFilter {
     pub(super) fn new() -> Self {
         Self {
             dropped: Dropped::Nothing,
-            is_search_refused: false,
+            next_search: NextSearch::Now,
         }
     }
 
@@ -54,10 +93,18 @@ impl DropFilter {
     /// # Errors
     ///
     /// When the kernel takes no filter; then what was dropped still is. Or when it has no room for one that searches: then this
-    /// share of all REGISTERs is dropped, from now on whenever one should search.
-    pub(super) fn set(&mut self, socket: &UdpSocket, dropped: Dropped) -> io::Result<()> {
+    /// share of all REGISTERs is dropped, whenever one should search, until that is tried again after a second, two and so on up to
+    /// about a minute. If it refuses that one for another reason, it is not tried again.
+    pub(super) fn set(
+        &mut self,
+        socket: &UdpSocket,
+        dropped: Dropped,
+        now: Duration,
+    ) -> io::Result<()> {
         let dropped = match dropped {
-            Dropped::WithoutCredentials(share) if self.is_search_refused => Dropped::Any(share),
+            Dropped::WithoutCredentials(share) if !self.next_search.is_due(now) => {
+                Dropped::Any(share)
+            }
             other => other,
         };
         if self.is_near(dropped) {
@@ -71,7 +118,7 @@ impl DropFilter {
         let set = match dropped {
             Dropped::Nothing => socket.detach_filter(),
             Dropped::Any(share) => attach(&socket, share, false),
-            Dropped::WithoutCredentials(share) => self.search(&socket, share),
+            Dropped::WithoutCredentials(share) => self.search(&socket, share, now),
         };
         if set.is_ok() {
             self.dropped = dropped;
@@ -84,13 +131,16 @@ impl DropFilter {
 
     /// The kernel charges a program before it releases the one before, and may have room for one long one only
     /// (net.core.optmem_max is 20 KiB on many systems). So a short one is in between, and stays if there is not even room for one.
-    fn search(&mut self, socket: &SockRef<'_>, share: f64) -> io::Result<()> {
+    fn search(&mut self, socket: &SockRef<'_>, share: f64, now: Duration) -> io::Result<()> {
         if !matches!(self.dropped, Dropped::Any(_)) {
             attach(socket, share, false)?;
             self.dropped = Dropped::Any(share);
         }
         let searches = attach(socket, share, true);
-        self.is_search_refused = searches.is_err();
+        self.next_search = match &searches {
+            Ok(()) => NextSearch::Now,
+            Err(error) => self.next_search.after(error, now),
+        };
         searches
     }
 
@@ -116,11 +166,14 @@ fn attach(socket: &SockRef<'_>, share: f64, is_searching: bool) -> io::Result<()
 const QUIET: Duration = Duration::from_millis(20);
 /// The short program costs 11 µs to translate, the long one 280.
 const SMALL: f64 = 1.0 / 32.0;
+/// Between two tries of a search for which there was no memory.
+const REST_MIN: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(64);
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::{super::drop_program::CREDENTIALS, *};
-    use nix::{libc, setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
+    use nix::{setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
 
     /// How many of 400 such datagrams arrive. One that passes any filter follows each few of them, so that none is waited for in vain.
     fn arrived(socket: &UdpSocket, datagram: &[u8]) -> usize {
@@ -145,6 +198,7 @@ pub(super) mod tests {
         count
     }
 
+    const NOON: Duration = Duration::from_secs(1_800_000_000);
     const MARK: &[u8] = b"mark";
 
     fn socket() -> UdpSocket {
@@ -162,7 +216,7 @@ pub(super) mod tests {
     fn about_the_share_is_dropped_until_nothing_is() {
         let (socket, mut filter) = (socket(), DropFilter::new());
         assert_eq!(arrived(&socket, &register(400)), 400);
-        filter.set(&socket, Dropped::Any(0.5)).unwrap();
+        filter.set(&socket, Dropped::Any(0.5), NOON).unwrap();
         for len in [9, 400, 1400] {
             let half = arrived(&socket, &register(len));
             assert!((120..280).contains(&half), "{half} of {len} bytes");
@@ -177,17 +231,17 @@ pub(super) mod tests {
         ] {
             assert_eq!(arrived(&socket, other), 400, "{other:?}");
         }
-        filter.set(&socket, Dropped::Any(0.9)).unwrap();
+        filter.set(&socket, Dropped::Any(0.9), NOON).unwrap();
         let few = arrived(&socket, &register(400));
         assert!((5..100).contains(&few), "{few}");
-        filter.set(&socket, Dropped::Nothing).unwrap();
+        filter.set(&socket, Dropped::Nothing, NOON).unwrap();
         assert_eq!(arrived(&socket, &register(400)), 400);
     }
 
     #[test]
     fn empty_lines_hide_no_register_and_keepalives_pass() {
         let (socket, mut filter) = (socket(), DropFilter::new());
-        filter.set(&socket, Dropped::Any(1.0)).unwrap();
+        filter.set(&socket, Dropped::Any(1.0), NOON).unwrap();
         for lines in [1, 2, 3, 4, 100] {
             let hidden = [b"\r\n".repeat(lines), register(400)].concat();
             assert_eq!(arrived(&socket, &hidden), 0, "{lines}");
@@ -208,11 +262,11 @@ pub(super) mod tests {
         let socket = UdpSocket::bind("[::1]:0").unwrap();
         let mut filter = DropFilter::new();
         let with = [&register(300)[..], CREDENTIALS].concat();
-        filter.set(&socket, Dropped::Any(1.0)).unwrap();
+        filter.set(&socket, Dropped::Any(1.0), NOON).unwrap();
         assert_eq!(arrived(&socket, &register(400)), 0);
         assert_eq!(arrived(&socket, &with), 0);
         filter
-            .set(&socket, Dropped::WithoutCredentials(1.0))
+            .set(&socket, Dropped::WithoutCredentials(1.0), NOON)
             .unwrap();
         assert_eq!(arrived(&socket, &register(400)), 0);
         assert_eq!(arrived(&socket, &with), 400);
@@ -241,10 +295,10 @@ pub(super) mod tests {
             Dropped::WithoutCredentials(0.9),
             Dropped::Nothing,
         ];
-        filter.set(&socket, wanted[0]).unwrap();
+        filter.set(&socket, wanted[0], NOON).unwrap();
         lock(&socket);
         for other in [wanted[1], wanted[2], Dropped::Any(0.9)] {
-            filter.set(&socket, other).unwrap_err();
+            filter.set(&socket, other, NOON).unwrap_err();
             assert_eq!(filter.dropped(), wanted[0]);
         }
     }
@@ -252,10 +306,10 @@ pub(super) mod tests {
     #[test]
     fn where_the_kernel_has_no_room_for_a_search_all_have_the_same_chance() {
         let (socket, mut filter) = (socket(), DropFilter::new());
-        filter.is_search_refused = true;
+        filter.next_search = NextSearch::Never;
         for share in [0.5, 1.0] {
             let wanted = Dropped::WithoutCredentials(share);
-            filter.set(&socket, wanted).unwrap();
+            filter.set(&socket, wanted, NOON).unwrap();
             assert_eq!(filter.dropped(), Dropped::Any(share));
         }
         let with = [&register(300)[..], CREDENTIALS].concat();
@@ -263,11 +317,43 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_search_for_which_there_was_no_memory_is_tried_again() {
+        let (socket, mut filter) = (socket(), DropFilter::new());
+        let refused = io::Error::from_raw_os_error(libc::ENOMEM);
+        filter.next_search = NextSearch::Now.after(&refused, NOON);
+        let wanted = Dropped::WithoutCredentials(0.5);
+        filter.set(&socket, wanted, NOON + REST_MIN / 2).unwrap();
+        assert_eq!(filter.dropped(), Dropped::Any(0.5));
+        filter.set(&socket, wanted, NOON + REST_MIN).unwrap();
+        assert_eq!(filter.dropped(), wanted);
+        assert_eq!(filter.next_search, NextSearch::Now);
+    }
+
+    #[test]
+    fn it_rests_for_longer_each_time_up_to_a_minute_and_for_ever_if_it_is_forbidden() {
+        let (mut next, mut now, mut rests) = (NextSearch::Now, NOON, Vec::new());
+        for error in [libc::ENOMEM, libc::ENOBUFS].repeat(5) {
+            next = next.after(&io::Error::from_raw_os_error(error), now);
+            let rest = (0..100).find(|rest| next.is_due(now + Duration::from_secs(*rest)));
+            rests.push(rest.unwrap());
+            assert!(
+                next.is_due(now - Duration::from_secs(3600)),
+                "the clock was set"
+            );
+            now += Duration::from_secs(rest.unwrap());
+        }
+        assert_eq!(rests, [1, 2, 4, 8, 16, 32, 64, 64, 64, 64]);
+        let forbidden = io::Error::from_raw_os_error(libc::EPERM);
+        assert_eq!(next.after(&forbidden, now), NextSearch::Never);
+        assert!(!NextSearch::Never.is_due(now + REST_MAX * 1000));
+    }
+
+    #[test]
     fn the_share_of_those_without_credentials_changes_again_and_again() {
         let (socket, mut filter) = (socket(), DropFilter::new());
         for share in [1.0, 0.5, 0.0, 1.0] {
             filter
-                .set(&socket, Dropped::WithoutCredentials(share))
+                .set(&socket, Dropped::WithoutCredentials(share), NOON)
                 .unwrap();
             assert_eq!(filter.dropped, Dropped::WithoutCredentials(share));
         }
@@ -278,7 +364,7 @@ pub(super) mod tests {
     fn credentials_pass_wherever_they_are() {
         let (socket, mut filter) = (socket(), DropFilter::new());
         filter
-            .set(&socket, Dropped::WithoutCredentials(1.0))
+            .set(&socket, Dropped::WithoutCredentials(1.0), NOON)
             .unwrap();
         for before in (9..60).chain([500, 950]) {
             let mut datagram = register(before);
@@ -292,7 +378,7 @@ pub(super) mod tests {
         }
         assert_eq!(arrived(&socket, b"INVITE sip:a SIP/2.0"), 400);
         filter
-            .set(&socket, Dropped::WithoutCredentials(0.5))
+            .set(&socket, Dropped::WithoutCredentials(0.5), NOON)
             .unwrap();
         let half = arrived(&socket, &register(400));
         assert!((120..280).contains(&half), "{half}");

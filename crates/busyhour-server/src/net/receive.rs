@@ -35,7 +35,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// The receiving half of one socket, run by its own thread.
@@ -63,8 +63,11 @@ struct ReceiveBatch {
     arrivals: Vec<ReceivedMeta>,
     /// So many calls ask for one datagram before one looks whether more have come.
     single_calls_left: usize,
-    /// The kernel notes when each comes.
+    /// The kernel says when each comes.
     is_stamped: bool,
+    /// When the last call returned, since the Unix epoch; read once for all that is decided by it, and only if something is: the
+    /// call brought as many as it asked for, or the kernel says when each came.
+    now: Duration,
     /// The kernel says to which of our addresses each comes.
     is_told_local: bool,
     early_drop: EarlyDrop,
@@ -129,7 +132,9 @@ impl Receiver {
         if batch.single_calls_left > 0 {
             batch.single_calls_left -= 1;
             batch.refill(1, &self.buffers);
-            return batch.receive_one(&self.socket);
+            batch.receive_one(&self.socket)?;
+            batch.note_time();
+            return Ok(());
         }
         let is_busy = batch.arrivals.len() >= FEW;
         let len = if is_busy { BATCH_LEN } else { FEW };
@@ -138,10 +143,7 @@ impl Receiver {
         if batch.arrivals.len() == 1 {
             batch.single_calls_left = SINGLE_CALLS;
         }
-        match batch.arrivals.len() == BATCH_LEN {
-            true => batch.standing.note_full(Instant::now()),
-            false => batch.standing.note_end(),
-        }
+        batch.note_time();
         Ok(())
     }
 
@@ -160,12 +162,10 @@ impl Receiver {
     ) {
         add(&self.counters.receive_calls, 1);
         let are_few = batch.arrivals.len() < FEW;
-        let now = batch.is_stamped.then(now);
-        if let Some(now) = now {
-            self.note_wait(batch, is_behind, now);
+        if batch.is_stamped {
+            self.note_wait(batch, is_behind);
         }
-        let since = now.filter(|_| is_behind);
-        let since = since.map(|now| now.saturating_sub(STALE));
+        let since = is_behind.then(|| batch.now.saturating_sub(STALE));
         let sends = self.queue.put_off(&self.socket, &self.counters);
         for index in 0..batch.arrivals.len() {
             let ReceivedMeta {
@@ -177,7 +177,7 @@ impl Receiver {
                 add(&self.counters.dropped_stale, 1);
                 continue;
             }
-            if now.is_some() || batch.standing.is_full() {
+            if batch.is_stamped || batch.standing.is_full() {
                 batch.note(index, len, &self.counters);
             }
             let payload = batch.payload(index, len, &self.buffers);
@@ -207,7 +207,9 @@ impl Receiver {
         SocketAddr::new(ip, self.local.port())
     }
 
-    /// Turns the kernel's recording of arrival times on or off. Whatever waits already has none, and counts as fresh.
+    /// Has the kernel say when each datagram came, or not. It begins to note that for a socket when it is first asked to say it,
+    /// and goes on until the socket is closed. So the first time, what waits already has no arrival time, and gets that of the call
+    /// that reads it, as if it were fresh; later it has its own.
     fn stamp(&self, batch: &mut ReceiveBatch, is_wanted: bool) {
         if batch.is_stamped != is_wanted {
             let set = setsockopt(&self.socket, sockopt::ReceiveTimestampns, &is_wanted);
@@ -226,19 +228,19 @@ impl Receiver {
     }
 
     /// Takes in how long the first of these datagrams has waited; if the receiver is behind, the kernel drops as much as that says.
-    fn note_wait(&self, batch: &mut ReceiveBatch, is_behind: bool, now: Duration) {
-        let Some(wait) = batch.wait(now) else {
+    fn note_wait(&self, batch: &mut ReceiveBatch, is_behind: bool) {
+        let Some(wait) = batch.wait() else {
             return;
         };
-        batch.standing.note_wait(Instant::now(), wait);
-        if is_behind && let Some(dropped) = batch.early_drop.look(now, wait) {
+        batch.standing.note_wait(wait);
+        if is_behind && let Some(dropped) = batch.early_drop.look(batch.now, wait) {
             self.filter(batch, dropped);
         }
     }
 
     fn filter(&self, batch: &mut ReceiveBatch, dropped: Dropped) {
         let before = batch.drop_filter.dropped();
-        if let Err(error) = batch.drop_filter.set(&self.socket, dropped) {
+        if let Err(error) = batch.drop_filter.set(&self.socket, dropped, batch.now) {
             self.filter_refused(batch, &error);
         }
         let after = batch.drop_filter.dropped();
@@ -280,6 +282,7 @@ impl ReceiveBatch {
             arrivals: Vec::with_capacity(BATCH_LEN),
             single_calls_left: 0,
             is_stamped: false,
+            now: Duration::ZERO,
             early_drop: EarlyDrop::default(),
             drop_filter: DropFilter::new(),
             was_filter_refused: false,
@@ -354,21 +357,33 @@ impl ReceiveBatch {
         }
     }
 
+    /// Takes in when the last call returned, and whether it brought as many as it asked for.
+    fn note_time(&mut self) {
+        let is_full = self.arrivals.len() == BATCH_LEN;
+        if is_full || self.is_stamped {
+            self.now = now();
+        }
+        match is_full {
+            true => self.standing.note_full(self.now),
+            false => self.standing.note_end(),
+        }
+    }
+
     /// Whether registrations have to wait for long, and not just for a moment.
     fn is_behind(&self) -> bool {
         self.early_drop.are_registers_most()
-            && (!self.early_drop.is_idle() || self.standing.stands(Instant::now()))
+            && (!self.early_drop.is_idle() || self.standing.stands())
     }
 
     /// Whether [`is_behind`](Self::is_behind) may be so soon; what kind of load it is need not be known yet.
     fn may_be_behind(&self) -> bool {
-        self.standing.may_stand(Instant::now())
+        self.standing.may_stand()
     }
 
     /// How long the first of the last call has waited, if that was recorded.
-    fn wait(&self, now: Duration) -> Option<Duration> {
+    fn wait(&self) -> Option<Duration> {
         let came_at = self.arrivals.first()?.came_at?;
-        let wait = now.checked_sub(came_at)?;
+        let wait = self.now.checked_sub(came_at)?;
         (wait < CLOCK_WAS_SET).then_some(wait)
     }
 
@@ -475,10 +490,10 @@ mod tests {
 
     /// So many calls in a row that bring nothing but REGISTERs which have waited for long, as many as they asked for, since so long ago.
     fn fill(batch: &mut ReceiveBatch, since: Duration) {
-        let since = Instant::now().checked_sub(since).unwrap();
         batch.standing.note_end();
-        batch.standing.note_full(since);
-        batch.standing.note_wait(since, STALE);
+        batch.standing.note_full(now() - since);
+        batch.standing.note_wait(STALE);
+        batch.standing.note_full(now());
         for _ in 0..10_000 {
             let dropped = Dropped::Nothing;
             let note = || Judged::default();
@@ -498,6 +513,29 @@ mod tests {
         assert!(batch.is_behind());
         batch.standing.note_end();
         assert!(!batch.may_be_behind() && !batch.is_behind());
+    }
+
+    /// The first time it has one if another program of the machine asks for arrival times, so nothing is said of that.
+    #[test]
+    fn from_the_second_time_on_what_waits_has_its_arrival_time() {
+        let (receiver, mut batch) = receiver();
+        for round in 0..3 {
+            receiver.stamp(&mut batch, false);
+            receiver.socket.send_to(b"x", receiver.local).unwrap();
+            thread::sleep(REST);
+            let asked_at = now();
+            receiver.stamp(&mut batch, true);
+            receiver.receive(&mut batch).unwrap();
+            let came_at = batch.arrivals[0].came_at.expect("it is said");
+            assert!(
+                round == 0 || came_at < asked_at,
+                "{round}: {came_at:?} {asked_at:?}"
+            );
+        }
+        receiver.stamp(&mut batch, false);
+        receiver.socket.send_to(b"x", receiver.local).unwrap();
+        receiver.receive(&mut batch).unwrap();
+        assert_eq!(batch.arrivals[0].came_at, None, "it is not said any more");
     }
 
     #[test]

@@ -4,20 +4,27 @@
 //! is read soon. So each wait has to be long as well (the idea of CoDel, RFC 8289), for longer than the processor's share of a
 //! control group pauses.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Watches what calls bring, and how long it has waited.
+/// Watches what calls bring, and how long it has waited. Times are since the Unix epoch; who reads gives one for each call.
 #[derive(Debug, Default)]
 pub(super) struct StandingQueue {
+    /// When the last call returned that brought as many as it asked for.
+    now: Duration,
     /// Since then each call brought as many as it asked for.
-    full_since: Option<Instant>,
+    full_since: Option<Duration>,
     /// Since then the first that each call brought had waited for long.
-    long_since: Option<Instant>,
+    long_since: Option<Duration>,
 }
 
 impl StandingQueue {
     /// A call has brought as many as it asked for.
-    pub(super) fn note_full(&mut self, now: Instant) {
+    pub(super) fn note_full(&mut self, now: Duration) {
+        if now < self.now {
+            // The clock was set back.
+            self.note_end();
+        }
+        self.now = now;
         self.full_since.get_or_insert(now);
     }
 
@@ -26,9 +33,9 @@ impl StandingQueue {
         *self = Self::default();
     }
 
-    /// The first that a call has brought had waited so long.
-    pub(super) fn note_wait(&mut self, now: Instant, wait: Duration) {
-        self.long_since = (wait >= LONG).then(|| self.long_since.unwrap_or(now));
+    /// The first that this call has brought had waited so long.
+    pub(super) fn note_wait(&mut self, wait: Duration) {
+        self.long_since = (wait >= LONG).then(|| self.long_since.unwrap_or(self.now));
     }
 
     /// Whether calls bring as many as they ask for.
@@ -37,21 +44,22 @@ impl StandingQueue {
     }
 
     /// Whether it may stand soon: then waits have to be known.
-    pub(super) fn may_stand(&self, now: Instant) -> bool {
-        has_lasted(self.full_since, now, FULL_BEFORE_WAITS)
+    pub(super) fn may_stand(&self) -> bool {
+        self.has_lasted(self.full_since, FULL_BEFORE_WAITS)
     }
 
     /// Whether it stands.
-    pub(super) fn stands(&self, now: Instant) -> bool {
-        has_lasted(self.full_since, now, FULL_FOR) && has_lasted(self.long_since, now, LONG_FOR)
+    pub(super) fn stands(&self) -> bool {
+        self.has_lasted(self.full_since, FULL_FOR) && self.has_lasted(self.long_since, LONG_FOR)
+    }
+
+    fn has_lasted(&self, since: Option<Duration>, long: Duration) -> bool {
+        since.is_some_and(|since| self.now.saturating_sub(since) >= long)
     }
 }
 
-fn has_lasted(since: Option<Instant>, now: Instant, long: Duration) -> bool {
-    since.is_some_and(|since| now.saturating_duration_since(since) >= long)
-}
-
-/// What waits before has no arrival time. So early, the waits are known in time where twice as many come as are read.
+/// The first time, what waits before has no arrival time. So early, the waits are known in time where twice as many come as are
+/// read.
 const FULL_BEFORE_WAITS: Duration = Duration::from_millis(50);
 /// A shorter burst is read later, and nothing of it is lost.
 const FULL_FOR: Duration = Duration::from_millis(250);
@@ -63,16 +71,17 @@ const LONG_FOR: Duration = Duration::from_millis(110);
 mod tests {
     use super::*;
 
+    const NOON: Duration = Duration::from_secs(1_800_000_000);
+
     /// When it stands, in ms, if the first of each call has waited as long as this says; a call takes 2 ms.
     fn stands_after(wait_ms: impl Fn(u64) -> u64) -> Option<u64> {
-        let (mut queue, begin) = (StandingQueue::default(), Instant::now());
+        let mut queue = StandingQueue::default();
         (0..2000).step_by(2).find(|ms| {
-            let now = begin + Duration::from_millis(*ms);
-            queue.note_full(now);
-            if queue.may_stand(now) {
-                queue.note_wait(now, Duration::from_millis(wait_ms(*ms)));
+            queue.note_full(NOON + Duration::from_millis(*ms));
+            if queue.may_stand() {
+                queue.note_wait(Duration::from_millis(wait_ms(*ms)));
             }
-            queue.stands(now)
+            queue.stands()
         })
     }
 
@@ -97,15 +106,28 @@ mod tests {
 
     #[test]
     fn a_call_that_brings_fewer_begins_anew() {
-        let (mut queue, now) = (StandingQueue::default(), Instant::now());
-        let later = now + FULL_FOR;
-        queue.note_full(now);
-        queue.note_wait(now, LONG);
-        assert!(queue.stands(later) && queue.is_full());
+        let mut queue = StandingQueue::default();
+        queue.note_full(NOON);
+        queue.note_wait(LONG);
+        queue.note_full(NOON + FULL_FOR);
+        assert!(queue.stands() && queue.is_full());
         queue.note_end();
-        assert!(!queue.stands(later) && !queue.is_full());
-        queue.note_full(later);
-        queue.note_wait(later, LONG);
-        assert!(!queue.may_stand(later));
+        assert!(!queue.stands() && !queue.is_full());
+        queue.note_full(NOON + FULL_FOR);
+        queue.note_wait(LONG);
+        assert!(!queue.may_stand());
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_begins_anew() {
+        let mut queue = StandingQueue::default();
+        queue.note_full(NOON);
+        queue.note_wait(LONG);
+        let set_back = NOON - Duration::from_secs(3600);
+        queue.note_full(set_back);
+        queue.note_wait(LONG);
+        assert!(!queue.may_stand());
+        queue.note_full(set_back + FULL_FOR);
+        assert!(queue.stands(), "it does not wait for the old time");
     }
 }
