@@ -425,3 +425,116 @@ fn an_inline_runner_does_not_keep_a_pool_from_ending() {
     runner.run(|| drop(pool));
     assert_eq!(receiver.recv_timeout(LONG), Ok(()));
 }
+
+#[test]
+fn what_is_pushed_together_wakes_no_worker_before_its_end_and_then_runs_on_workers() {
+    let pool = pool(2);
+    let serializer = pool.serializer("calls").build().unwrap();
+    let mut runner = pool.inline_runner();
+    let (sender, receiver) = mpsc::channel();
+    for _ in 0..100 {
+        await_sleep(&pool);
+        runner.push_together(|| {
+            for number in 0..8 {
+                let sender = sender.clone();
+                let task = move || sender.send((number, here())).unwrap();
+                match number % 2 {
+                    0 => serializer.push(task).unwrap(),
+                    _ => pool.push(task).unwrap(),
+                }
+            }
+            assert_eq!(pool.stats().idle_worker_count, 2);
+            assert!(receiver.try_recv().is_err());
+        });
+        let ran: Vec<_> = (0..8)
+            .map(|_| receiver.recv_timeout(LONG).unwrap())
+            .collect();
+        assert!(ran.iter().all(|(_, thread)| *thread != here()));
+        let ordered = ran.iter().map(|(number, _)| *number);
+        assert!(ordered.filter(|number| number % 2 == 0).is_sorted());
+    }
+    assert!(pool.shutdown(LONG).is_clean());
+    assert_eq!(pool.stats().processed, 800);
+}
+
+#[test]
+fn who_pushes_together_may_wait_for_it_by_what_the_pool_offers() {
+    // One of them may run what is waited for, which waits for the other task.
+    let pool = pool(2);
+    let serializer = pool.serializer("calls").build().unwrap();
+    let mut runner = pool.inline_runner();
+    for way in 0..3 {
+        let (sender, receiver) = mpsc::channel();
+        await_sleep(&pool);
+        let wait = move || receiver.recv_timeout(LONG);
+        let mut heard = None;
+        runner.push_together(|| {
+            pool.push(move || sender.send(7).unwrap()).unwrap();
+            heard = Some(match way {
+                0 => serializer.push_wait(wait),
+                1 => pool.push_wait(wait),
+                _ => Ok(pool.blocking(wait)),
+            });
+        });
+        assert_eq!(heard, Some(Ok(Ok(7))), "{way}");
+    }
+}
+
+#[test]
+fn what_is_pushed_together_runs_although_the_host_panics() {
+    let pool = pool(1);
+    let mut runner = pool.inline_runner();
+    let (sender, receiver) = mpsc::channel();
+    await_sleep(&pool);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        runner.push_together(|| {
+            pool.push(move || sender.send(here()).unwrap()).unwrap();
+            resume_unwind(Box::new("on purpose"));
+        });
+    }));
+    assert!(panicked.is_err());
+    assert_ne!(receiver.recv_timeout(LONG).unwrap(), here());
+    assert_eq!(visit(&mut runner, &pool), here());
+    assert!(pool.shutdown(LONG).is_clean());
+}
+
+#[test]
+fn inside_a_task_and_in_a_simulation_pushes_together_are_as_any_others() {
+    let pool = pool(2);
+    let (done, is_done) = mpsc::channel();
+    let inner = pool.clone();
+    let task = move || {
+        let (sender, receiver) = mpsc::channel();
+        let mut nested = inner.inline_runner();
+        nested.push_together(|| {
+            inner.push(move || sender.send(7).unwrap()).unwrap();
+            done.send(receiver.recv_timeout(LONG)).unwrap();
+        });
+    };
+    pool.push(task).unwrap();
+    assert_eq!(is_done.recv_timeout(LONG), Ok(Ok(7)));
+    let simulated = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
+    let push = || simulated.push(|| ()).unwrap();
+    simulated.inline_runner().push_together(push);
+    assert!(simulated.step());
+    assert_eq!(simulated.stats().processed, 1);
+}
+
+/// While tasks are pushed together the pool is shut down: each of them has run, or was refused.
+#[test]
+fn a_shutdown_waits_for_what_is_pushed_together() {
+    for _ in 0..100 {
+        let pool = pool(1);
+        let mut runner = pool.inline_runner();
+        let ends = pool.clone();
+        let ender = thread::spawn(move || ends.shutdown(LONG));
+        let mut accepted = 0;
+        runner.push_together(|| {
+            for _ in 0..100 {
+                accepted += u64::from(pool.push(|| ()).is_ok());
+            }
+        });
+        assert!(ender.join().unwrap().is_clean());
+        assert_eq!(pool.stats().processed, accepted);
+    }
+}
