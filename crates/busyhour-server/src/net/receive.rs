@@ -151,8 +151,8 @@ impl Receiver {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// A few are processed here, one by one; more are left to the pool's workers, of which one is woken after every few, or once
-    /// for all if more than is read has come for a while. What this thread sends meanwhile leaves together, after every few.
+    /// A few are processed here, one by one; more are left to the pool's workers. What this
+    /// thread sends meanwhile leaves together, after every few.
     fn hand_on(
         &self,
         batch: &mut ReceiveBatch,
@@ -161,70 +161,46 @@ impl Receiver {
         deliver: &dyn Fn(Datagram),
     ) {
         add(&self.counters.receive_calls, 1);
+        let are_few = batch.arrivals.len() < FEW;
         if batch.is_stamped {
             self.note_wait(batch, is_behind);
         }
         let since = is_behind.then(|| batch.now.saturating_sub(STALE));
         let sends = self.queue.put_off(&self.socket, &self.counters);
-        let (len, group_len) = (batch.arrivals.len(), batch.group_len());
-        if len < FEW {
-            for index in 0..len {
-                if let Some(datagram) = self.take(batch, index, since) {
-                    runner.run(|| self.deal(datagram, deliver));
-                }
+        for index in 0..batch.arrivals.len() {
+            let ReceivedMeta {
+                len, source, local, ..
+            } = batch.arrivals[index];
+            add(&self.counters.received, 1);
+            add(&self.counters.received_bytes, len);
+            if batch.arrivals[index].is_stale(since) {
+                add(&self.counters.dropped_stale, 1);
+                continue;
             }
-            return;
-        }
-        for first in (0..len).step_by(group_len) {
-            runner.push_together(|| {
-                for index in first..len.min(first + group_len) {
-                    if let Some(datagram) = self.take(batch, index, since) {
-                        self.deal(datagram, deliver);
-                    }
-                    if index % FEW == FEW - 1 {
-                        sends.send();
+            if batch.is_stamped || batch.standing.is_full() {
+                batch.note(index, len, &self.counters);
+            }
+            let payload = batch.payload(index, len, &self.buffers);
+            match (payload, source) {
+                (Some(payload), Some(remote)) => {
+                    let local = local.map_or(self.local, |ip| self.at(ip));
+                    let flow = Flow::udp(local, remote);
+                    let datagram = Datagram { flow, payload };
+                    let panics = &self.counters.panics;
+                    let deal = || panics.contain(flow, || deliver(datagram));
+                    match are_few {
+                        true => runner.run(deal),
+                        false => deal(),
                     }
                 }
-            });
+                (None, _) => add(&self.counters.dropped_no_buffer, 1),
+                // No family but IP ever arrives on an IP socket.
+                (_, None) => add(&self.counters.receive_errors, 1),
+            }
+            if index % FEW == FEW - 1 {
+                sends.send();
+            }
         }
-    }
-
-    /// Datagram `index`, unless it is dropped: it came too long before `since`, or there is no buffer.
-    fn take(
-        &self,
-        batch: &mut ReceiveBatch,
-        index: usize,
-        since: Option<Duration>,
-    ) -> Option<Datagram> {
-        let ReceivedMeta {
-            len, source, local, ..
-        } = batch.arrivals[index];
-        add(&self.counters.received, 1);
-        add(&self.counters.received_bytes, len);
-        if batch.arrivals[index].is_stale(since) {
-            add(&self.counters.dropped_stale, 1);
-            return None;
-        }
-        if batch.is_stamped || batch.standing.is_full() {
-            batch.note(index, len, &self.counters);
-        }
-        let Some(payload) = batch.payload(index, len, &self.buffers) else {
-            add(&self.counters.dropped_no_buffer, 1);
-            return None;
-        };
-        let Some(remote) = source else {
-            // No family but IP ever arrives on an IP socket.
-            add(&self.counters.receive_errors, 1);
-            return None;
-        };
-        let local = local.map_or(self.local, |ip| self.at(ip));
-        let flow = Flow::udp(local, remote);
-        Some(Datagram { flow, payload })
-    }
-
-    fn deal(&self, datagram: Datagram, deliver: &dyn Fn(Datagram)) {
-        let panics = &self.counters.panics;
-        panics.contain(datagram.flow, || deliver(datagram));
     }
 
     fn at(&self, ip: IpAddr) -> SocketAddr {
@@ -393,15 +369,6 @@ impl ReceiveBatch {
         }
     }
 
-    /// After how many a worker is woken. If it had to wait for more than a few, callers that wait for their answers would wait
-    /// while a worker has nothing to do; where more comes than is read, it finds enough of the calls before.
-    fn group_len(&self) -> usize {
-        match self.standing.may_stand() {
-            true => BATCH_LEN,
-            false => FEW,
-        }
-    }
-
     /// Whether registrations have to wait for long, and not just for a moment.
     fn is_behind(&self) -> bool {
         self.early_drop.are_registers_most()
@@ -546,18 +513,6 @@ mod tests {
         assert!(batch.is_behind());
         batch.standing.note_end();
         assert!(!batch.may_be_behind() && !batch.is_behind());
-    }
-
-    #[test]
-    fn a_worker_is_woken_once_for_a_whole_call_if_calls_were_full_for_a_while() {
-        let (_, mut batch) = receiver();
-        assert_eq!(batch.group_len(), FEW);
-        fill(&mut batch, REST);
-        assert_eq!(batch.group_len(), FEW);
-        fill(&mut batch, STALE / 2);
-        assert_eq!(batch.group_len(), BATCH_LEN);
-        batch.standing.note_end();
-        assert_eq!(batch.group_len(), FEW);
     }
 
     /// The first time it has one if another program of the machine asks for arrival times, so nothing is said of that.
