@@ -248,19 +248,6 @@ pub(super) fn collecting<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The same on a thread that is no worker of `pool`, for whose workers it pushes.
-pub(super) fn collecting_outside<R>(pool: &Shared, f: impl FnOnce() -> R) -> R {
-    let _outer = THREAD_LOCALS.with(|locals| InsidePool {
-        entity: locals.entity.replace(collects()),
-        place: Some((
-            locals.pool.replace(pool),
-            locals.worker.replace(ptr::null()),
-        )),
-    });
-    let _outer_turn = OuterTurn::hide();
-    f()
-}
-
 /// Whether this thread collects for `pool`, outside of any task.
 pub(super) fn collects_for(pool: &Shared) -> bool {
     is_inside(pool) && is_collecting()

@@ -159,29 +159,6 @@ fn shuttle_a_task_that_is_taken_over_counts_for_growth() {
     });
 }
 
-/// The forbidden outcome: what was pushed together lies in a queue, and a worker
-/// that could run it sleeps, or was not added.
-#[test]
-fn shuttle_what_is_pushed_together_runs() {
-    for (workers, maximum) in [(2, 2), (1, 2)] {
-        for are_ordered in [false, true] {
-            explore(1_000, move || {
-                let pool = TaskPool::builder().workers(workers).maximum(maximum);
-                let pool = pool.growth_threshold(0).build().unwrap();
-                let meeting = Meeting::of(2);
-                let push = || match are_ordered {
-                    true => pool.ephemeral().push(meeting.joins()).unwrap(),
-                    false => pool.push(meeting.joins()).unwrap(),
-                };
-                pool.inline_runner()
-                    .push_together(|| (0..2).for_each(|_| push()));
-                meeting.wait();
-                assert!(pool.shutdown(Duration::MAX).is_clean());
-            });
-        }
-    }
-}
-
 /// Tasks that wait for each other.
 #[derive(Clone)]
 struct Meeting(Arc<(Mutex<usize>, Condvar)>);

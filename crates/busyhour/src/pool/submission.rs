@@ -257,11 +257,9 @@ impl<'a> Submission<'a> {
         }
     }
 
-    /// An inline runner that will run what it collects needs no more workers.
     fn grow_if_needed(self, len: usize) {
         let workers = &self.shared.workers;
-        let runs_it = || self.current.is_some() && context::collects_for(self.shared);
-        let is_short = workers.is_short(len) && !runs_it();
+        let is_short = workers.is_short(len) && !context::collects_for(self.shared);
         if is_short && self.shared.lifecycle.is_open() {
             self.shared.grow_for_queue();
         }

@@ -15,10 +15,7 @@ pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
 /// yet: a sleeper, or a new thread if none sleeps.
 pub(crate) fn stand_in() -> Option<StandIn> {
     let pool = context::current_pool()?;
-    let Some(CurrentWorker { worker, .. }) = CurrentWorker::of(&pool) else {
-        pool.thread_context().expose_collected();
-        return None;
-    };
+    let worker = CurrentWorker::of(&pool)?.worker;
     if worker.has_stand_in.swap(true, Ordering::Relaxed) {
         return None;
     }

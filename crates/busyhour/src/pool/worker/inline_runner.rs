@@ -107,66 +107,18 @@ impl InlineRunner {
         }
     }
 
-    /// Calls `collect`, which may push to the pool and its serializers for the
-    /// workers; one of them is woken when it returns, if any sleeps, and not for
-    /// each push. So a thread with many packets at a time does not lose its
-    /// processor to a worker, and that one its work again, for each of them.
-    ///
-    /// `collect` must not wait for a task that it pushed, nor block, as in
-    /// [`run`](Self::run). Inside a task of the pool, and once a shutdown has
-    /// begun, it is only called.
-    ///
-    /// # Panics
-    ///
-    /// If `collect` panics; the workers then run what it pushed.
-    ///
-    /// ```
-    /// use std::{sync::mpsc, thread};
-    /// use busyhour::pool::TaskPool;
-    ///
-    /// let pool = TaskPool::builder().workers(2).build().unwrap();
-    /// let mut inline_runner = pool.inline_runner();
-    /// let (sender, receiver) = mpsc::channel();
-    /// inline_runner.push_together(|| {
-    ///     for _ in 0..64 {
-    ///         let sender = sender.clone();
-    ///         pool.push(move || sender.send(thread::current().id()).unwrap()).unwrap();
-    ///     }
-    /// });
-    /// assert!(receiver.iter().take(64).all(|ran_on| ran_on != thread::current().id()));
-    /// ```
-    pub fn push_together(&mut self, collect: impl FnOnce()) {
-        match self.place {
-            Some(number) if self.may_collect() => {
-                let shared = Arc::clone(&self.shared);
-                let inline_run = InlineRun::begin(&shared, number, RunBy::Workers);
-                match shared.lifecycle.is_open() {
-                    true => context::collecting_outside(&shared, collect),
-                    false => {
-                        drop(inline_run);
-                        collect();
-                    }
-                }
-            }
-            _ => collect(),
-        }
-    }
-
-    fn may_collect(&self) -> bool {
-        self.shared.lifecycle.is_open() && !self.shared.is_inside()
-    }
-
     /// Whether a push would have to wake a worker, and this thread may do the
     /// work instead.
     fn may_begin(&self) -> bool {
         let shared = &*self.shared;
         let rests = self.rests_until > Instant::ZERO && shared.clock.now() < self.rests_until;
-        self.may_collect() && shared.workers.sleepers.should_wake() && !rests
+        let is_of_use = shared.lifecycle.is_open() && shared.workers.sleepers.should_wake();
+        is_of_use && !rests && !shared.is_inside()
     }
 
     fn run_at(&mut self, number: usize, collect: impl FnOnce()) {
         let shared = Arc::clone(&self.shared);
-        let inline_run = InlineRun::begin(&shared, number, RunBy::ThisThread);
+        let inline_run = InlineRun::begin(&shared, number);
         if !shared.lifecycle.is_open() {
             // A shutdown began at this moment, and may have seen the inline
             // run.
@@ -194,37 +146,15 @@ impl Drop for InlineRunner {
 struct InlineRun<'a> {
     shared: &'a Shared,
     worker: &'a Worker,
-    run_by: RunBy,
-}
-
-/// Who runs what is collected.
-#[derive(Clone, Copy)]
-enum RunBy {
-    /// This thread, out of its slot.
-    ThisThread,
-    /// The workers, out of theirs.
-    Workers,
 }
 
 impl<'a> InlineRun<'a> {
     /// After this the caller must read the phase.
-    fn begin(shared: &'a Shared, number: usize, run_by: RunBy) -> Self {
+    fn begin(shared: &'a Shared, number: usize) -> Self {
         let worker = &shared.workers[number];
         worker.is_at_work.store(true, Ordering::SeqCst);
         fences::light();
-        Self {
-            shared,
-            worker,
-            run_by,
-        }
-    }
-
-    /// Whether there is work that no worker may have been woken for.
-    fn leaves_work(&self) -> bool {
-        match self.run_by {
-            RunBy::ThisThread => self.worker.waiting_len() > 0,
-            RunBy::Workers => self.shared.workers.any_work(),
-        }
+        Self { shared, worker }
     }
 
     /// Runs on the thread that is this worker; returns how long it took from
@@ -258,7 +188,7 @@ impl Drop for InlineRun<'_> {
     /// inline run; seals the pool if its last handle is gone.
     fn drop(&mut self) {
         let (lifecycle, workers) = (&self.shared.lifecycle, &self.shared.workers);
-        if self.leaves_work() {
+        if self.worker.waiting_len() > 0 {
             self.shared.wake_or_start_one();
         }
         self.worker.is_at_work.store(false, Ordering::SeqCst);

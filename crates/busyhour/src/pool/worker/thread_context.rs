@@ -143,13 +143,10 @@ impl<'a> ThreadContext<'a> {
         }
     }
 
-    /// Wakes a worker for what this inline runner has collected, if one is needed.
+    /// Wakes a worker for this inline runner's tasks, if one is needed.
     pub(super) fn wake_a_worker(self) {
         let workers = &self.shared.workers;
-        let waits = match self.current {
-            Some(current) => current.worker.waiting_len() > 0,
-            None => workers.any_work(),
-        };
+        let waits = (self.current).is_some_and(|current| current.worker.waiting_len() > 0);
         if waits && workers.sleepers.should_wake() {
             workers.wake_one(None);
         }
