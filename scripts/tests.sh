@@ -95,10 +95,17 @@ end_all() {
 
 # Again at the end, where people look first: the output of those that failed is far above.
 reasons() {
-  local name
+  local name log
   for name in "${failed[@]}"; do
     echo "tests: FAILED: $name"
-    sed -n '/^failures:$/,$p' "$folder/${name//\//.}.log" | cut -c 1-500 | sed -n 1,40p
+    log=$folder/${name//\//.}.log
+    # The names are last; a program that was killed has neither them nor reasons.
+    if grep --quiet '^failures:$' "$log"; then
+      tac "$log" | sed '/^failures:$/q' | tac
+      sed -n '/^failures:$/,$p' "$log" | cut -c 1-500 | sed -n 1,40p
+    else
+      tail -n 20 "$log" || true
+    fi
   done
 }
 

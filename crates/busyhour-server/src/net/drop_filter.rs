@@ -132,7 +132,7 @@ impl DropFilter {
     /// The kernel charges a program before it releases the one before, and may have room for one long one only
     /// (net.core.optmem_max is 20 KiB on many systems). So a short one is in between, and stays if there is not even room for one.
     fn search(&mut self, socket: &SockRef<'_>, share: f64, now: Duration) -> io::Result<()> {
-        if !matches!(self.dropped, Dropped::Any(_)) {
+        if self.dropped != Dropped::Any(share) {
             attach(socket, share, false)?;
             self.dropped = Dropped::Any(share);
         }

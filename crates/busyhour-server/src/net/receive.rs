@@ -66,7 +66,7 @@ struct ReceiveBatch {
     /// The kernel says when each comes.
     is_stamped: bool,
     /// When the last call returned, since the Unix epoch; read once for all that is decided by it, and only if something is: the
-    /// call brought as many as it asked for, or the kernel says when each came.
+    /// call brought a whole batch, or the kernel says when each came.
     now: Duration,
     /// The kernel says to which of our addresses each comes.
     is_told_local: bool,
@@ -259,7 +259,7 @@ impl Receiver {
             false => tracing::warn!(
                 %local, %error, ?dropped,
                 "the kernel takes no filter: under more load than the server can serve, it drops REGISTERs that show credentials like all \
-                 others, or those that come last; raise net.core.optmem_max to 65536 and restart the server"
+                 others, or those that come last; raise net.core.optmem_max to 65536"
             ),
         }
     }
@@ -491,9 +491,10 @@ mod tests {
     /// So many calls in a row that bring nothing but REGISTERs which have waited for long, as many as they asked for, since so long ago.
     fn fill(batch: &mut ReceiveBatch, since: Duration) {
         batch.standing.note_end();
-        batch.standing.note_full(now() - since);
+        let now = now();
+        batch.standing.note_full(now - since);
         batch.standing.note_wait(STALE);
-        batch.standing.note_full(now());
+        batch.standing.note_full(now);
         for _ in 0..10_000 {
             let dropped = Dropped::Nothing;
             let note = || Judged::default();
@@ -517,7 +518,7 @@ mod tests {
 
     /// The first time it has one if another program of the machine asks for arrival times, so nothing is said of that.
     #[test]
-    fn from_the_second_time_on_what_waits_has_its_arrival_time() {
+    fn what_waits_has_its_arrival_time_once_the_kernel_notes_it() {
         let (receiver, mut batch) = receiver();
         let mut has_its_own = || {
             receiver.stamp(&mut batch, false);

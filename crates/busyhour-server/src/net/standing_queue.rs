@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-/// Watches what calls bring, and how long it has waited. Times are since the Unix epoch; who reads gives one for each call.
+/// Watches what calls bring, and how long it has waited. Times are since the Unix epoch, as the kernel gives arrival times; who reads gives one for each call. A clock
+/// that is set forward may end a wait too soon, so that a little is dropped early.
 #[derive(Debug, Default)]
 pub(super) struct StandingQueue {
     /// When the last call returned that brought as many as it asked for.
@@ -35,7 +36,8 @@ impl StandingQueue {
 
     /// The first that this call has brought had waited so long.
     pub(super) fn note_wait(&mut self, wait: Duration) {
-        self.long_since = (wait >= LONG).then(|| self.long_since.unwrap_or(self.now));
+        let is_long = self.is_full() && wait >= LONG;
+        self.long_since = is_long.then(|| self.long_since.unwrap_or(self.now));
     }
 
     /// Whether calls bring as many as they ask for.
@@ -58,7 +60,7 @@ impl StandingQueue {
     }
 }
 
-/// The first time, what waits before has no arrival time. So early, the waits are known in time where twice as many come as are
+/// When the kernel is asked for arrival times for the first time, what waits already has none. So early, the waits are known in time where twice as many come as are
 /// read.
 const FULL_BEFORE_WAITS: Duration = Duration::from_millis(50);
 /// A shorter burst is read later, and nothing of it is lost.
@@ -113,6 +115,8 @@ mod tests {
         assert!(queue.stands() && queue.is_full());
         queue.note_end();
         assert!(!queue.stands() && !queue.is_full());
+        queue.note_wait(LONG);
+        assert_eq!(queue.long_since, None, "of a call that was not full");
         queue.note_full(NOON + FULL_FOR);
         queue.note_wait(LONG);
         assert!(!queue.may_stand());

@@ -176,8 +176,8 @@ pub trait Network: Send + Sync {
 pub enum CredentialJudgement {
     /// They answer a challenge that was sent to their source.
     Answer,
-    /// They are right, for a nonce that is no longer valid or that was used before. So begins a device after a while, and answers
-    /// the next challenge then; but so may anybody who has read them.
+    /// They answer a nonce of ours that is no longer valid or was used before, and were not checked. So begins a device after a
+    /// while, and answers the next challenge then.
     OldAnswer,
     /// Another node of the cluster looks at them.
     Elsewhere,

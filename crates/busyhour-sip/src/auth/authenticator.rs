@@ -41,11 +41,12 @@ pub enum AuthOutcome {
         nonce_count: Option<u32>,
     },
     /// The nonce is too old, or we did not give it to this source: challenge again with
-    /// `stale=true`, so that the client need not ask its user (RFC 7616 §3.3).
+    /// `stale=true`, so that the client need not ask its user (RFC 7616 §3.3). The
+    /// secret was not checked.
     Stale {
         /// We gave the nonce to this source within [`Authenticator::HEARD_LIFE`]: the
         /// client receives what is sent to the source, so it does not forge the
-        /// address. And the secret is right. That of another nonce was not checked.
+        /// address.
         is_ours: bool,
     },
     /// Not these credentials.
@@ -155,9 +156,7 @@ impl Authenticator {
     /// long as a wrong password.
     ///
     /// The nonce is checked first: an answer to a nonce that is not ours proves nothing
-    /// about the owner of the source, since anybody can forge its address. The answer to
-    /// one of ours is checked even if it is too old: who does not know the secret
-    /// is refused as with a fresh one, and not challenged again and again.
+    /// about the owner of the source, since anybody can forge its address.
     ///
     /// The `uri` of the credentials is hashed as it came; the caller has to check that
     /// it matches the Request-URI (RFC 7616 §3.4.6).
@@ -177,14 +176,12 @@ impl Authenticator {
             Standing::Ours { age_s } => age_s,
             Standing::Foreign => return AuthOutcome::Stale { is_ours: false },
         };
-        if age_s > self.nonce_life.max(Self::HEARD_LIFE).as_secs() {
-            return AuthOutcome::Stale { is_ours: false };
+        if age_s > self.nonce_life.as_secs() {
+            let is_ours = age_s <= Self::HEARD_LIFE.as_secs();
+            return AuthOutcome::Stale { is_ours };
         }
         if !self.response_is_right(algorithm, method, credentials, secret) {
             return AuthOutcome::Refused(Refusal::Secret);
-        }
-        if age_s > self.nonce_life.as_secs() {
-            return AuthOutcome::Stale { is_ours: true };
         }
         AuthOutcome::Accepted {
             // Without `qop` anybody could have changed it.

@@ -4,6 +4,7 @@ use busyhour::pool::{Selector, TaskPool, ThreadPool, ThreadPoolOptions};
 use std::{
     sync::{Arc, Mutex, mpsc},
     thread,
+    time::Duration,
 };
 
 /// A task that blocks its worker until it is released, and reports which worker
@@ -67,7 +68,7 @@ impl Order {
             if order.len() >= count {
                 return order[..count].to_vec();
             }
-            thread::yield_now();
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }

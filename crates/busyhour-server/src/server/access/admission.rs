@@ -61,8 +61,7 @@ enum Proof<'a> {
 enum Answered {
     /// None.
     Nothing,
-    /// One of ours whose nonce is no longer valid, rightly. A device answers the new one next; who has only read the answer of
-    /// another does not.
+    /// One of ours whose nonce is no longer valid. A device answers the new one next.
     OldNonce,
     /// Ours, but in a form that was not offered, or that of another realm; noted as a
     /// failure.
@@ -110,7 +109,7 @@ enum CredentialOutcome<'a> {
     /// They are for another realm, or of a form that was not offered; noted as a failure.
     Unfit,
     /// They answer no valid nonce for their source. If it was an older nonce of ours,
-    /// they are right, and the client receives at that source.
+    /// the client receives at that source.
     Stale { is_ours: bool },
     /// Wrong.
     Denied,
@@ -423,7 +422,7 @@ impl Admission {
                 authenticator.verify(unix, source, method, &credentials, secret)
             };
             let mut verdict = verify(secret.as_deref());
-            // Nobody is asked elsewhere for credentials that answer no nonce of ours or are of another form.
+            // Nobody is asked elsewhere for credentials that are stale or of another form.
             let is_fit = verdict == AuthOutcome::Refused(busyhour_sip::auth::Refusal::Secret);
             if secret.is_none() && is_fit {
                 secret = match self.ask_elsewhere(&prover, tenant, authenticator, request) {
@@ -456,8 +455,8 @@ impl Admission {
                     }
                     CredentialOutcome::Granted(prover)
                 }
-                // A wrong response to an old nonce of ours is refused and counted below, as one to a
-                // fresh nonce is: else who has such a nonce could guess without being counted.
+                // The response is not checked: if only the right one got an answer, an
+                // attacker could guess without being counted.
                 AuthOutcome::Stale { is_ours } => CredentialOutcome::Stale { is_ours },
                 AuthOutcome::Refused(busyhour_sip::auth::Refusal::Secret) => {
                     let reason = why_wrong(secret.is_some());
