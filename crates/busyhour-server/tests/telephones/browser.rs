@@ -1,7 +1,7 @@
 //! A real Chromium, driven by Debian's chromedriver (WebDriver), with the page of the telephone.
 
 use crate::{
-    support::{Place, wait_until},
+    support::{Place, ports::free_port, wait_until},
     tone,
 };
 use serde_json::{Value, json};
@@ -23,19 +23,18 @@ impl Browser {
         let place = Place::new();
         let sound = place.path("tone.wav");
         tone::write(&sound, hertz);
+        // With port 0 it takes one that is free by IPv4, and ends if another program has that by IPv6.
+        let port = free_port();
         let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
+            .arg(format!("--port={port}"))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("chromedriver, which scripts/install-deps.sh test installs");
         let output = BufReader::new(driver.stdout.take().expect("piped"));
         let mut lines = output.lines().map_while(Result::ok);
-        let port = lines.find_map(|line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            Some(port.trim_end_matches('.').to_owned())
-        });
-        let port = port.expect("chromedriver tells its port");
+        let has_begun = lines.any(|line| line.contains("started successfully"));
+        assert!(has_begun, "chromedriver has ended");
         // Nobody may block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         let arguments = json!([
