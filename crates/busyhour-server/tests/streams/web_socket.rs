@@ -128,7 +128,7 @@ fn a_contact_ends_with_its_websocket() {
 #[test]
 fn pings_of_both_kinds_are_answered_and_silence_is_pinged() {
     let fixture = fixture(StreamPolicy {
-        web_socket_ping: Some(Duration::from_millis(200)),
+        web_socket_ping: Some(Duration::from_millis(500)),
         ..StreamPolicy::default()
     });
     let mut browser = open(&fixture);
