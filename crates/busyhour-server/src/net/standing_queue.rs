@@ -6,8 +6,10 @@
 
 use std::time::Duration;
 
-/// Watches what calls bring, and how long it has waited. Times are since the Unix epoch, as the kernel gives arrival times; who reads gives one for each call. A clock
-/// that is set forward may end a wait too soon, so that a little is dropped early.
+/// Watches what calls bring, and how long it has waited.
+///
+/// Times are since the Unix epoch, as the kernel gives arrival times; who reads gives one for each call. A clock that is set
+/// forward may end a wait too soon, so that a little is dropped early.
 #[derive(Debug, Default)]
 pub(super) struct StandingQueue {
     /// When the last call returned that brought as many as it asked for.
@@ -60,8 +62,8 @@ impl StandingQueue {
     }
 }
 
-/// When the kernel is asked for arrival times for the first time, what waits already has none. So early, the waits are known in time where twice as many come as are
-/// read.
+/// When the kernel is asked for arrival times for the first time, what waits already has none. So early, the waits are known in
+/// time where twice as many come as are read.
 const FULL_BEFORE_WAITS: Duration = Duration::from_millis(50);
 /// A shorter burst is read later, and nothing of it is lost.
 const FULL_FOR: Duration = Duration::from_millis(250);
