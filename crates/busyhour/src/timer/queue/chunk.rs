@@ -222,10 +222,10 @@ impl<T> Chunk<T> {
     /// left to be counted. Most cancels are of that kind: three comparisons say so. A timer whose
     /// slot is near its last stamp waits in no range.
     ///
-    /// It does the same as [`Chunk::simple`] with [`SimpleSlot::release`], which take five more
+    /// It does the same as [`Chunk::in_range`] with [`RangeSlot::release`], which take five more
     /// instructions where the value is a number.
     #[inline]
-    pub(super) fn release_simply(&mut self, offset: usize, claimed: NonZero<u32>) -> Option<T> {
+    pub(super) fn release_in_range(&mut self, offset: usize, claimed: NonZero<u32>) -> Option<T> {
         let slot = &mut self.memory.as_mut()?.slots[offset];
         let (waiting, in_use) = (stamps::ranged(claimed.get()), self.in_use.wrapping_sub(1));
         if !slot.is_claimed(claimed) || slot.stamp != waiting || is_at_an_edge(in_use) {
@@ -243,18 +243,18 @@ impl<T> Chunk<T> {
 
     /// The slot of such a timer. Its value is then read once, where an `Option` of a large one is moved.
     #[inline(always)]
-    pub(super) fn simple(
+    pub(super) fn in_range(
         &mut self,
         offset: usize,
         claimed: NonZero<u32>,
-    ) -> Option<SimpleSlot<'_, T>> {
+    ) -> Option<RangeSlot<'_, T>> {
         let slot = &mut self.memory.as_mut()?.slots[offset];
         let (waiting, in_use) = (stamps::ranged(claimed.get()), self.in_use.wrapping_sub(1));
         if !slot.is_claimed(claimed) || slot.stamp != waiting || is_at_an_edge(in_use) {
             return None;
         }
         debug_assert!(slot.is_occupied() && waiting < STAMP_RETIRED - stamps::STEP);
-        Some(SimpleSlot {
+        Some(RangeSlot {
             slot,
             released: &mut self.released,
             in_use: &mut self.in_use,
@@ -492,7 +492,7 @@ impl<T> Drop for Values<'_, T> {
 
 /// An occupied slot whose release leaves nothing to be counted. The value that [`release`](Self::release)
 /// returns is no `Option`, so it is read once.
-pub(super) struct SimpleSlot<'a, T> {
+pub(super) struct RangeSlot<'a, T> {
     slot: &'a mut TimerSlot<T>,
     released: &'a mut u32,
     in_use: &'a mut u32,
@@ -501,7 +501,7 @@ pub(super) struct SimpleSlot<'a, T> {
     waiting: u32,
 }
 
-impl<T> SimpleSlot<'_, T> {
+impl<T> RangeSlot<'_, T> {
     /// Takes the value out.
     #[inline(always)]
     pub(super) fn release(self) -> T {
@@ -509,7 +509,7 @@ impl<T> SimpleSlot<'_, T> {
         self.slot.stamp = stamps::idle(stamps::next(self.waiting));
         *self.released = self.offset as u32;
         *self.in_use -= 1;
-        // SAFETY: `simple` gives only slots with the stamp of a claim, which is even, so it was
+        // SAFETY: `in_range` gives only slots with the stamp of a claim, which is even, so it was
         // occupied, which says that the value is there; it is marked as vacant from here on. A vacant
         // slot has an odd number in place of the stamp, and no slot has that of the one odd handle.
         unsafe { self.slot.value.assume_init_read() }
@@ -680,8 +680,8 @@ mod tests {
         assert!(chunk.fresh().is_none());
         let (offset, claimed) = chunk.claim(1, 1);
         assert_eq!((offset, claimed.get()), (1, LAST + stamps::STEP));
-        assert!(chunk.simple(1, claimed).is_none());
-        assert_eq!(chunk.release_simply(1, claimed), None);
+        assert!(chunk.in_range(1, claimed).is_none());
+        assert_eq!(chunk.release_in_range(1, claimed), None);
         let released = chunk.release(1).map(|(value, _)| value);
         assert_eq!(released, Some(1));
         while !chunk.is_full() {

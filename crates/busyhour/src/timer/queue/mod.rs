@@ -2,7 +2,7 @@
 
 mod timer_queue;
 mod slots;
-mod simple_timer;
+mod range_timer;
 mod chunk;
 mod order;
 mod first_timer;

@@ -2,8 +2,8 @@ use super::{
     chunk::{CHUNK_SLOTS, Chunk, FreshSlot, SlotRelease, TimerPlace, TimerSlot},
     entry::{Liveness, TimerEntry},
     places::Places,
+    range_timer::RangeTimer,
     ranges::{GENERATIONS, RangeKey, RangedSlots, SlotRange},
-    simple_timer::SimpleTimer,
 };
 use std::{fmt, num::NonZero, ops::Range};
 
@@ -297,9 +297,9 @@ impl<T> TimerSlots<T> {
     /// Takes the value of a timer that waits in a range, if nothing else has to be
     /// done but to count the release.
     #[inline]
-    pub(super) fn release_simply(&mut self, handle: QueueHandle) -> Option<T> {
+    pub(super) fn release_in_range(&mut self, handle: QueueHandle) -> Option<T> {
         let (number, offset) = split(handle.slot);
-        let value = (self.chunks.get_mut(number)?).release_simply(offset, handle.claimed)?;
+        let value = (self.chunks.get_mut(number)?).release_in_range(offset, handle.claimed)?;
         self.until_tidy -= 1;
         Some(value)
     }
@@ -307,10 +307,10 @@ impl<T> TimerSlots<T> {
     /// A timer that waits in a range, if nothing else has to be done when it is released
     /// but to count that.
     #[inline(always)]
-    pub(super) fn simple(&mut self, handle: QueueHandle) -> Option<SimpleTimer<'_, T>> {
+    pub(super) fn in_range(&mut self, handle: QueueHandle) -> Option<RangeTimer<'_, T>> {
         let (number, offset) = split(handle.slot);
-        let slot = (self.chunks.get_mut(number)?).simple(offset, handle.claimed)?;
-        Some(SimpleTimer::new(slot, &mut self.until_tidy))
+        let slot = (self.chunks.get_mut(number)?).in_range(offset, handle.claimed)?;
+        Some(RangeTimer::new(slot, &mut self.until_tidy))
     }
 
     /// Takes the value out; its entry, if there is one, is dead now. `None` if

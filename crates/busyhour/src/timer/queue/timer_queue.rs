@@ -1,8 +1,8 @@
 use super::{
     entry::{NoneDead, TimerEntry},
     order::DeadlineOrder,
+    range_timer::RangeTimer,
     ranges::RangeKey,
-    simple_timer::SimpleTimer,
     slots::{QueueHandle, TimerSlots},
 };
 use crate::clock::Instant;
@@ -102,28 +102,28 @@ impl<T> TimerQueue<T> {
     /// Removes a timer, waiting or held; `None` if it has left before.
     #[inline]
     pub fn cancel(&mut self, handle: QueueHandle) -> Option<T> {
-        let Some(value) = self.slots.release_simply(handle) else {
+        let Some(value) = self.slots.release_in_range(handle) else {
             return self.cancel_rarely(handle);
         };
-        self.note_simple_release(handle);
+        self.note_range_release(handle);
         Some(value)
     }
 
     /// A timer that waits in its slot, not in an entry, among others; `None` for any other. Once it was
-    /// released, [`TimerQueue::note_simple_release`] must follow.
+    /// released, [`TimerQueue::note_range_release`] must follow.
     #[inline(always)]
-    pub(in crate::timer) fn simple(&mut self, handle: QueueHandle) -> Option<SimpleTimer<'_, T>> {
-        self.slots.simple(handle)
+    pub(in crate::timer) fn in_range(&mut self, handle: QueueHandle) -> Option<RangeTimer<'_, T>> {
+        self.slots.in_range(handle)
     }
 
     #[inline(always)]
-    pub(in crate::timer) fn note_simple_release(&mut self, handle: QueueHandle) {
+    pub(in crate::timer) fn note_range_release(&mut self, handle: QueueHandle) {
         if self.is_time_to_tidy(handle) {
             self.tidy();
         }
     }
 
-    /// What `release_simply` leaves: a timer that waits in an entry or is held, one whose chunk
+    /// What `release_in_range` leaves: a timer that waits in an entry or is held, one whose chunk
     /// was full or has no other, one whose slot is near its last stamp, and a handle out of date.
     #[inline(never)]
     fn cancel_rarely(&mut self, handle: QueueHandle) -> Option<T> {
@@ -359,7 +359,7 @@ mod tests {
         /// The handle of each timer, and its key while it waits; `None` once it has left.
         timers: Vec<(QueueHandle, Option<Place>)>,
         sequence: usize,
-        simply_cancelled: usize,
+        cancelled_in_range: usize,
     }
 
     #[derive(Debug, Clone, Copy)]
@@ -373,7 +373,7 @@ mod tests {
         Add(Vec<u64>),
         Cancel(Index),
         /// As the service does, which looks at the timer first.
-        CancelSimply(Index),
+        CancelInRange(Index),
         Reschedule(Index, u64),
         PopDue(u64),
         HoldDue(u64),
@@ -385,18 +385,18 @@ mod tests {
             match operation {
                 Operation::Add(deadlines) => deadlines.iter().for_each(|at| self.add(*at)),
                 Operation::Cancel(index) => self.cancel(*index, TimerQueue::cancel),
-                Operation::CancelSimply(index) => {
-                    let mut is_simple = false;
+                Operation::CancelInRange(index) => {
+                    let mut is_in_range = false;
                     self.cancel(*index, |queue, handle| {
-                        let Some(simple) = queue.simple(handle) else {
+                        let Some(timer) = queue.in_range(handle) else {
                             return queue.cancel(handle);
                         };
-                        let value = simple.release();
-                        queue.note_simple_release(handle);
-                        is_simple = true;
+                        let value = timer.release();
+                        queue.note_range_release(handle);
+                        is_in_range = true;
                         Some(value)
                     });
-                    self.simply_cancelled += usize::from(is_simple);
+                    self.cancelled_in_range += usize::from(is_in_range);
                 }
                 Operation::Reschedule(index, at) => self.reschedule(*index, *at),
                 Operation::PopDue(now) => {
@@ -487,7 +487,7 @@ mod tests {
         prop_oneof![
             2 => prop::collection::vec(deadline(), 1..100).prop_map(Operation::Add),
             8 => any::<Index>().prop_map(Operation::Cancel),
-            40 => any::<Index>().prop_map(Operation::CancelSimply),
+            40 => any::<Index>().prop_map(Operation::CancelInRange),
             4 => (any::<Index>(), deadline()).prop_map(|(n, at)| Operation::Reschedule(n, at)),
             2 => deadline().prop_map(Operation::PopDue),
             1 => deadline().prop_map(Operation::HoldDue),
@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn timers_that_are_cancelled_as_the_service_does_agree_with_a_map() {
-        let simply_cancelled = AtomicUsize::new(0);
+        let cancelled_in_range = AtomicUsize::new(0);
         let operations = prop::collection::vec(operation(), 1..1_000);
         proptest!(ProptestConfig::with_cases(64), |(operations in operations)| {
             for operations_a_question in [1, 6, usize::MAX] {
@@ -511,11 +511,11 @@ mod tests {
                     pair.apply(&Operation::PopDue(u64::MAX));
                     pair.check();
                 }
-                simply_cancelled.fetch_add(pair.simply_cancelled, Ordering::Relaxed);
+                cancelled_in_range.fetch_add(pair.cancelled_in_range, Ordering::Relaxed);
             }
         });
-        let simply_cancelled = simply_cancelled.into_inner();
-        assert!(simply_cancelled > 1_000, "{simply_cancelled} that way");
+        let cancelled_in_range = cancelled_in_range.into_inner();
+        assert!(cancelled_in_range > 1_000, "{cancelled_in_range} that way");
     }
 
     #[test]

@@ -204,11 +204,11 @@ impl TimerShardState {
         }
     }
 
-    /// Counts a timer that [`TimerQueue::simple`] found waiting and that was then released.
+    /// Counts a timer that [`TimerQueue::in_range`] found waiting and that was then released.
     #[inline]
-    pub(super) fn note_simple_cancel(&mut self, timer: QueueHandle, record: &TimerRecord) {
+    pub(super) fn note_range_cancel(&mut self, timer: QueueHandle, record: &TimerRecord) {
         debug_assert_eq!(record.phase, TimerPhase::Waiting);
-        self.queue.note_simple_release(timer);
+        self.queue.note_range_release(timer);
         self.labels.get_mut(record.label).cancelled();
         self.leave(record);
     }

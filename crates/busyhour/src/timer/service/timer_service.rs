@@ -181,9 +181,9 @@ impl Service {
         };
         let mut state = shard.lock();
         // Most timers are cancelled while they wait: one look says so, and their record is moved once.
-        if let Some(simple) = state.queue.simple(handle.timer) {
-            let record = simple.release();
-            state.note_simple_cancel(handle.timer, &record);
+        if let Some(timer) = state.queue.in_range(handle.timer) {
+            let record = timer.release();
+            state.note_range_cancel(handle.timer, &record);
             shard.publish(state, &self.driver_waker);
             self.discard(shard, record.work);
             return Cancel::Prevented;

@@ -1,14 +1,14 @@
-use super::chunk::SimpleSlot;
+use super::chunk::RangeSlot;
 
 /// A timer that waits in a range, and whose release leaves nothing to be done but to count it.
-pub(in crate::timer) struct SimpleTimer<'a, T> {
-    slot: SimpleSlot<'a, T>,
+pub(in crate::timer) struct RangeTimer<'a, T> {
+    slot: RangeSlot<'a, T>,
     until_tidy: &'a mut i64,
 }
 
-impl<'a, T> SimpleTimer<'a, T> {
+impl<'a, T> RangeTimer<'a, T> {
     #[inline(always)]
-    pub(super) fn new(slot: SimpleSlot<'a, T>, until_tidy: &'a mut i64) -> Self {
+    pub(super) fn new(slot: RangeSlot<'a, T>, until_tidy: &'a mut i64) -> Self {
         Self { slot, until_tidy }
     }
 
