@@ -1,9 +1,6 @@
 //! A growing ring buffer: first in, first out, at a few instructions each.
 
-use std::{
-    mem::{self, MaybeUninit},
-    ptr,
-};
+use std::mem::{self, MaybeUninit};
 
 /// The values are the `len` ones from `head` on, modulo the length of the ring,
 /// which is 0 or a power of two.
@@ -22,11 +19,6 @@ impl<T> Ring<T> {
             head: 0,
             len: 0,
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn len(&self) -> usize {
-        self.len
     }
 
     #[inline(always)]
@@ -66,8 +58,14 @@ impl<T> Ring<T> {
     /// Takes out the oldest value.
     #[inline(always)]
     pub(crate) fn pop_front(&mut self) -> Option<T> {
-        // SAFETY: the value is read once, here, before the ring is used again.
-        self.give_front().map(|oldest| unsafe { oldest.read() })
+        if self.len == 0 {
+            return None;
+        }
+        let head = self.head;
+        self.head = self.index(1);
+        self.len -= 1;
+        // SAFETY: the oldest was there, and the head has left it behind.
+        Some(unsafe { self.slot(head).assume_init_read() })
     }
 
     /// Takes out the oldest value and appends `value`; returns `value` if the
@@ -84,46 +82,6 @@ impl<T> Ring<T> {
         self.slot(tail).write(value);
         self.head = self.index(1);
         oldest
-    }
-
-    /// Moves the oldest values of `other`, at most `count_max`, behind its own: in
-    /// as many pieces as the two rings have ends in the way. The first one allocates
-    /// room for `capacity`, a power of two, or for more if it needs more.
-    pub(crate) fn append(&mut self, capacity: usize, other: &mut Self, count_max: usize) {
-        let mut left = other.len.min(count_max);
-        while self.slots.len() < self.len + left {
-            self.grow(capacity);
-        }
-        while left > 0 {
-            let (from, to) = (other.head, self.index(self.len));
-            let piece = (other.slots.len() - from).min(self.slots.len() - to);
-            let piece = piece.min(left);
-            // SAFETY: `piece` values are there from `from` on, before the end of
-            // their memory, and as many slots are vacant from `to` on: this ring
-            // has room for all that are left. The other one forgets them below.
-            unsafe {
-                let values = other.slots.as_ptr().add(from);
-                ptr::copy_nonoverlapping(values, self.slots.as_mut_ptr().add(to), piece);
-            }
-            other.head = other.index(piece);
-            other.len -= piece;
-            self.len += piece;
-            left -= piece;
-        }
-    }
-
-    /// Gives up the oldest value in place, for a caller that moves it by
-    /// copying: the value belongs to the caller, and stays valid until the ring
-    /// is used again.
-    #[inline(always)]
-    pub(crate) fn give_front(&mut self) -> Option<*const T> {
-        if self.len == 0 {
-            return None;
-        }
-        let head = self.head;
-        self.head = self.index(1);
-        self.len -= 1;
-        Some(self.slot(head).as_ptr())
     }
 
     /// Takes out the oldest value for which `is_it` is true, which rotates the
@@ -212,20 +170,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_deque(steps in vec((0..8_u8, any::<u8>()), 0..400)) {
+        fn it_is_a_deque(steps in vec((0..6_u8, any::<u8>()), 0..400)) {
             let (mut ring, mut deque) = (Ring::new(), VecDeque::new());
-            let mut other = Ring::new();
             for (step, number) in steps {
                 match step {
-                    6 => (0..number % 8).for_each(|number| other.push_back(2, || number)),
-                    7 => {
-                        let count = usize::from(number % 16);
-                        let moved = std::iter::from_fn(|| other.pop_front()).collect::<Vec<_>>();
-                        moved.iter().for_each(|value| other.push_back(1, || *value));
-                        ring.append(4, &mut other, count);
-                        deque.extend(moved.iter().take(count));
-                        prop_assert_eq!(other.len(), moved.len().saturating_sub(count));
-                    }
                     0 | 1 => {
                         ring.push_back(4, || number);
                         deque.push_back(number);
@@ -245,7 +193,7 @@ mod tests {
                         prop_assert_eq!(ring.remove(|other| *other == number % 8), removed);
                     }
                 }
-                prop_assert_eq!(ring.len(), deque.len());
+                prop_assert_eq!(ring.len, deque.len());
                 prop_assert_eq!(ring.is_empty(), deque.is_empty());
             }
             let rest: Vec<_> = std::iter::from_fn(|| ring.pop_front()).collect();
@@ -258,9 +206,7 @@ mod tests {
         let witness = Arc::new(());
         let mut ring = Ring::new();
         (0..1000).for_each(|_| ring.push_back(256, || Arc::clone(&witness)));
-        let given = ring.give_front().unwrap();
-        // SAFETY: it is ours, and the ring was not used since.
-        let given = unsafe { given.read() };
+        let given = ring.pop_front().unwrap();
         drop(ring);
         assert_eq!(Arc::strong_count(&witness), 2);
         drop(given);

@@ -12,16 +12,20 @@ use std::{
 /// It is `Sync` as well, which is sound because a shared reference to it gives
 /// no access to the closure.
 pub(crate) struct Closure<const BYTES: usize = INLINE_BYTES> {
-    storage: Storage<BYTES>,
-    code: &'static ClosureCode<BYTES>,
+    pub(super) storage: Storage<BYTES>,
+    pub(super) code: &'static ClosureCode<BYTES>,
 }
 
 /// Storage for the closure, with the alignment that almost all closures need.
 #[repr(C, align(8))]
-struct Storage<const BYTES: usize>(MaybeUninit<[u8; BYTES]>);
+pub(super) struct Storage<const BYTES: usize>(MaybeUninit<[u8; BYTES]>);
 
-/// The operations on a closure whose type was erased.
-struct ClosureCode<const BYTES: usize> {
+/// The operations on a closure whose type was erased. Its address has four bits
+/// that are 0, in which a packed task keeps its length.
+#[repr(align(16))]
+pub(super) struct ClosureCode<const BYTES: usize> {
+    /// How many words of the storage the closure takes.
+    pub(super) words: usize,
     /// Moves the closure out of the storage and calls it.
     run: unsafe fn(*mut Storage<BYTES>),
     /// Drops the closure in place; `None` if there is nothing to do.
@@ -106,6 +110,7 @@ impl<F: FnOnce() + Send + 'static, const BYTES: usize> CodeOf<F, BYTES> {
     const FITS: bool = size_of::<F>() <= BYTES && align_of::<F>() <= align_of::<Storage<BYTES>>();
 
     const CODE: ClosureCode<BYTES> = ClosureCode {
+        words: size_of::<F>().div_ceil(8),
         run: Self::run,
         drop: if needs_drop::<F>() {
             Some(Self::drop)

@@ -15,6 +15,7 @@ mod deliveries;
 mod executor;
 mod isolate;
 mod overflow;
+mod packed;
 mod watermark;
 
 pub(crate) use closure::Closure;
@@ -22,6 +23,7 @@ pub use deliveries::Deliveries;
 pub use executor::{Executor, HelpOutcome, Reason, Rejected};
 pub(crate) use isolate::{drop_payload, isolate};
 pub use overflow::Overflow;
+pub(crate) use packed::{PACKED_WORDS_MAX, Word, pack, packed_words, unpack};
 pub use watermark::Watermark;
 
 use std::{any::Any, fmt};

@@ -1,15 +1,22 @@
 //! Plain tasks, oldest first: those of a worker, or a chunk on its way to one.
 
-use super::task_cell::TaskCell;
-use crate::{ring::Ring, task::Task};
+use super::{task_cell::TaskCell, task_ring::TaskRing};
+use crate::task::{PACKED_WORDS_MAX, Task};
 use std::mem;
 
-#[derive(Default)]
-pub(in crate::pool) struct TaskFifo(Ring<Task>);
+pub(in crate::pool) struct TaskFifo(TaskRing);
 
 impl TaskFifo {
     pub(in crate::pool) fn new() -> Self {
-        Self(Ring::new())
+        Self(TaskRing::new())
+    }
+
+    /// An empty chunk with as much memory as another one.
+    pub(in crate::pool) fn with_room_of(other: &Self) -> Self {
+        match other.0.capacity() {
+            0 => Self::new(),
+            capacity => Self(TaskRing::with_capacity(capacity)),
+        }
     }
 
     #[inline(always)]
@@ -22,55 +29,63 @@ impl TaskFifo {
         self.0.is_empty()
     }
 
-    /// Whether the next push makes room for more tasks.
-    #[inline(always)]
-    pub(in crate::pool) fn is_full(&self) -> bool {
-        self.0.len() == self.0.capacity()
+    /// Whether it has memory.
+    pub(in crate::pool) fn has_memory(&self) -> bool {
+        self.0.capacity() > 0
     }
 
     /// Appends the task that `make` creates.
     #[inline(always)]
     pub(in crate::pool) fn push(&mut self, make: impl FnOnce() -> Task) {
-        self.0.push_back(CHUNK_LEN, make);
+        self.0.push(ROOM_WORDS, make);
     }
 
     /// Appends the oldest tasks of `other`, at most `tasks_max`. If there are no others, a chunk changes hands
     /// with its memory, and `other` has what this list had.
     pub(in crate::pool) fn append(&mut self, other: &mut Self, tasks_max: usize) {
-        let is_chunk = other.0.capacity() == CHUNK_LEN;
+        let is_chunk = other.0.capacity() <= CHUNK_WORDS_MAX;
         // A chunk behind a few tasks made it so long; what is longer has been needed.
-        let is_short = self.0.capacity() <= 2 * CHUNK_LEN;
+        let is_short = self.0.capacity() <= 2 * CHUNK_WORDS_MAX;
         let is_all = !other.is_empty() && other.len() <= tasks_max;
         if self.is_empty() && is_short && is_chunk && is_all {
             return mem::swap(self, other);
         }
-        self.0.append(CHUNK_LEN, &mut other.0, tasks_max);
+        self.0.append(ROOM_WORDS, &mut other.0, tasks_max);
     }
 
     /// Moves the oldest task to an empty cell; returns whether there was one.
     #[inline(always)]
     pub(in crate::pool) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
-        let oldest = self.0.give_front();
-        if let Some(oldest) = oldest {
-            // SAFETY: the ring gave the task up, and is not used meanwhile.
-            unsafe { task_cell.put_from(oldest) };
-        }
-        oldest.is_some()
+        self.0.pop(task_cell)
     }
 
     /// Whether it has memory for one chunk, and no task.
     pub(in crate::pool) fn is_vacant_chunk(&self) -> bool {
-        self.0.is_empty() && self.0.capacity() == CHUNK_LEN
+        self.is_empty() && self.has_memory() && self.0.capacity() <= CHUNK_WORDS_MAX
+    }
+
+    /// A list without tasks begins at the start of its memory again.
+    pub(in crate::pool) fn rewind(&mut self) {
+        self.0.rewind();
     }
 
     /// Takes the oldest task.
     pub(in crate::pool) fn take(&mut self) -> Option<Task> {
-        self.0.pop_front()
+        self.0.take()
     }
 }
 
-/// 16 KiB of tasks: the room that the first one makes.
+impl Default for TaskFifo {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How many tasks change hands at once.
 pub(in crate::pool) const CHUNK_LEN: usize = 256;
+/// 4 KiB: the room that the first task makes, which a chunk of two words a task needs.
+const ROOM_WORDS: usize = 512;
+const CHUNK_WORDS_MAX: usize = CHUNK_LEN * PACKED_WORDS_MAX;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
@@ -108,7 +123,7 @@ mod tests {
         let (mut victim, mut stolen, mut thief) = (tasks(5000), tasks(0), tasks(0));
         stolen.append(&mut victim, 128);
         thief.append(&mut stolen, usize::MAX);
-        assert_eq!((thief.len(), thief.0.capacity()), (128, CHUNK_LEN));
+        assert_eq!((thief.len(), thief.0.capacity()), (128, ROOM_WORDS));
         let (mut victim, mut stolen) = (tasks(1), tasks(0));
         stolen.append(&mut victim, 0);
         drop(victim.take());
@@ -118,11 +133,32 @@ mod tests {
 
     #[test]
     fn a_list_with_more_memory_keeps_it() {
-        let (mut fifo, mut chunk) = (tasks(2 * CHUNK_LEN + 1), tasks(CHUNK_LEN));
+        let (mut fifo, mut chunk) = (tasks(2 * CHUNK_WORDS_MAX + 1), tasks(CHUNK_LEN));
+        let capacity = fifo.0.capacity();
+        assert!(capacity > 2 * CHUNK_WORDS_MAX);
         while fifo.take().is_some() {}
         fifo.append(&mut chunk, usize::MAX);
-        assert_eq!(fifo.0.capacity(), 4 * CHUNK_LEN);
+        assert_eq!((fifo.len(), fifo.0.capacity()), (CHUNK_LEN, capacity));
         assert!(chunk.is_vacant_chunk());
+    }
+
+    #[test]
+    fn the_longest_tasks_of_a_chunk_have_room_in_one() {
+        let mut chunk = TaskFifo::new();
+        for _ in 0..CHUNK_LEN {
+            let padding = [0_u64; 6];
+            chunk.push(|| Task::labelled(&"longest", move || assert_eq!(padding, [0; 6])));
+        }
+        let (mut fifo, mut other) = (TaskFifo::new(), TaskFifo::with_room_of(&chunk));
+        assert!(other.is_vacant_chunk());
+        fifo.append(&mut chunk, usize::MAX);
+        assert_eq!(
+            (fifo.len(), chunk.has_memory()),
+            (CHUNK_LEN, false),
+            "it changed hands"
+        );
+        other.push(|| Task::new(|| ()));
+        assert!(!other.is_vacant_chunk());
     }
 
     #[test]

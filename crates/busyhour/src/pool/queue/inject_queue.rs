@@ -3,7 +3,10 @@
 
 use std::{collections::VecDeque, mem};
 
-use super::{fifo::TaskFifo, local::WorkBatch};
+use super::{
+    fifo::{CHUNK_LEN, TaskFifo},
+    local::WorkBatch,
+};
 use crate::{
     pool::entity::Token,
     sync::{
@@ -14,33 +17,36 @@ use crate::{
 };
 
 /// The inject queue of one worker.
+///
+/// What a push writes is on one cache line: up to `Injected::state`.
 #[derive(Default)]
+#[repr(C)]
 pub(in crate::pool) struct InjectQueue {
     /// The number of waiting items; written under the lock, so that a thread
     /// can see without it whether there is anything to take.
     len: AtomicUsize,
+    /// The number of tasks ever pushed.
+    pushed: AtomicU64,
+    queue: SpinLock<Injected>,
     /// How many of the items are entities.
     token_len: AtomicUsize,
     /// Whether it accepts pushes; written under the lock, a hint for selectors.
     is_open: AtomicBool,
     high_water: AtomicUsize,
-    /// The number of tasks ever pushed.
-    pushed: AtomicU64,
     /// No fewer tasks than ever waited in the worker's FIFO.
     fifo_len_max: AtomicUsize,
-    queue: SpinLock<Injected>,
 }
 
 #[derive(Default)]
+#[repr(C)]
 struct Injected {
+    tasks: TaskFifo,
     state: InjectState,
     /// Full chunks, older than `tasks`.
     full: VecDeque<TaskFifo>,
-    tasks: TaskFifo,
     /// The memory of the next chunk, if there is any.
     spare: TaskFifo,
     tokens: Vec<Token>,
-    len: usize,
 }
 
 /// Whether a push is accepted.
@@ -100,14 +106,14 @@ impl InjectQueue {
         if queue.state != InjectState::Open {
             return Err(InjectClosed(make));
         }
-        if queue.tasks.is_full() {
+        if queue.tasks.len() >= CHUNK_LEN {
             queue.begin_chunk();
         }
         queue.tasks.push(make);
         // Called only under the lock, so no read-modify-write is needed.
         let pushed = self.pushed.load(Ordering::Relaxed) + 1;
         self.pushed.store(pushed, Ordering::Relaxed);
-        Ok(self.publish(&mut queue, 1))
+        Ok(self.publish(1))
     }
 
     pub(in crate::pool) fn push_token(&self, token: Token) -> Result<usize, InjectClosed<Token>> {
@@ -117,17 +123,17 @@ impl InjectQueue {
         }
         queue.tokens.push(token);
         self.token_len.store(queue.tokens.len(), Ordering::Relaxed);
-        Ok(self.publish(&mut queue, 1))
+        Ok(self.publish(1))
     }
 
     #[inline(always)]
-    fn publish(&self, queue: &mut Injected, more: usize) -> usize {
-        queue.len += more;
-        if queue.len > self.high_water.load(Ordering::Relaxed) {
-            self.high_water.store(queue.len, Ordering::Relaxed);
+    fn publish(&self, more: usize) -> usize {
+        let len = self.len() + more;
+        if len > self.high_water.load(Ordering::Relaxed) {
+            self.high_water.store(len, Ordering::Relaxed);
         }
-        self.len.store(queue.len, Ordering::Relaxed);
-        queue.len
+        self.len.store(len, Ordering::Relaxed);
+        len
     }
 
     /// Takes the oldest chunk of tasks, and all entities.
@@ -135,7 +141,10 @@ impl InjectQueue {
         let mut queue = self.queue.lock();
         let tasks = match queue.full.pop_front() {
             Some(chunk) => chunk,
-            None => mem::take(&mut queue.tasks),
+            None => {
+                let spare = mem::take(&mut queue.spare);
+                mem::replace(&mut queue.tasks, spare)
+            }
         };
         self.hand_out(&mut queue, tasks)
     }
@@ -147,19 +156,26 @@ impl InjectQueue {
     }
 
     /// Keeps the memory of a chunk whose tasks were taken, for those that will be pushed.
-    pub(in crate::pool) fn give_back(&self, emptied: TaskFifo) {
-        if emptied.is_vacant_chunk() {
-            let other = mem::replace(&mut self.queue.lock().spare, emptied);
-            drop(other);
+    pub(in crate::pool) fn give_back(&self, mut emptied: TaskFifo) {
+        if !emptied.is_vacant_chunk() {
+            return;
         }
+        emptied.rewind();
+        let mut queue = self.queue.lock();
+        let place = match queue.tasks.has_memory() {
+            true => &mut queue.spare,
+            false => &mut queue.tasks,
+        };
+        let other = mem::replace(place, emptied);
+        drop(queue);
+        drop(other);
     }
 
     fn hand_out(&self, queue: &mut Injected, tasks: TaskFifo) -> WorkBatch {
         let tokens = mem::take(&mut queue.tokens);
         let batch = WorkBatch { tasks, tokens };
-        debug_assert!(batch.len() <= queue.len);
-        queue.len -= batch.len();
-        self.len.store(queue.len, Ordering::Relaxed);
+        debug_assert!(batch.len() <= self.len());
+        self.len.store(self.len() - batch.len(), Ordering::Relaxed);
         self.token_len.store(0, Ordering::Relaxed);
         batch
     }
@@ -180,7 +196,7 @@ impl InjectQueue {
     /// Closes an empty queue; `false` if it is not empty.
     pub(in crate::pool) fn close_if_empty(&self) -> bool {
         let mut queue = self.queue.lock();
-        if queue.state == InjectState::Open && queue.len == 0 {
+        if queue.state == InjectState::Open && self.len() == 0 {
             self.turn(&mut queue, InjectState::InjectClosed);
         }
         queue.state != InjectState::Open
@@ -210,11 +226,12 @@ impl Injected {
     /// Sets a full chunk aside, so that no push moves earlier items.
     #[cold]
     fn begin_chunk(&mut self) {
-        let spare = mem::take(&mut self.spare);
-        let full = mem::replace(&mut self.tasks, spare);
-        if !full.is_empty() {
-            self.full.push_back(full);
-        }
+        let chunk = match self.spare.has_memory() {
+            true => mem::take(&mut self.spare),
+            false => TaskFifo::with_room_of(&self.tasks),
+        };
+        let full = mem::replace(&mut self.tasks, chunk);
+        self.full.push_back(full);
     }
 }
 
@@ -228,14 +245,21 @@ mod tests {
         let queue = InjectQueue::default();
         queue.open();
         let push = || assert!(queue.push(|| Task::new(|| ())).is_ok());
+        let take_and_give_back = || {
+            let mut chunk = queue.take().tasks;
+            let len = chunk.len();
+            while chunk.take().is_some() {}
+            queue.give_back(chunk);
+            len
+        };
         (0..CHUNK_LEN).for_each(|_| push());
-        let mut chunk = queue.take().tasks;
-        assert_eq!(chunk.len(), CHUNK_LEN);
-        while chunk.take().is_some() {}
-        queue.give_back(chunk);
-        assert!(queue.queue.lock().spare.is_vacant_chunk());
-        push();
-        assert!(!queue.queue.lock().spare.is_vacant_chunk());
+        assert_eq!(take_and_give_back(), CHUNK_LEN);
+        assert!(queue.queue.lock().tasks.is_vacant_chunk());
+        (0..=CHUNK_LEN).for_each(|_| push());
+        assert_eq!(take_and_give_back(), CHUNK_LEN);
         assert_eq!(queue.len(), 1);
+        assert!(queue.queue.lock().spare.is_vacant_chunk());
+        assert_eq!(take_and_give_back(), 1);
+        assert!(queue.queue.lock().tasks.has_memory(), "the spare one");
     }
 }

@@ -2,6 +2,7 @@
 //! and the biased lock.
 
 mod task_cell;
+mod task_ring;
 mod fifo;
 mod local;
 mod biased_lock;

@@ -8,7 +8,7 @@
 
 use std::{any::Any, mem::MaybeUninit};
 
-use crate::task::Task;
+use crate::task::{Task, Word, unpack};
 
 /// Holds one task or none.
 pub(crate) struct TaskCell {
@@ -52,6 +52,20 @@ impl TaskCell {
         // SAFETY: by contract the task is ours now; a task may be moved by copying.
         unsafe { from.copy_to_nonoverlapping(self.task.as_mut_ptr(), 1) };
         self.is_taken = true;
+    }
+
+    /// Copies a packed task here; returns how many words it has.
+    ///
+    /// # Safety
+    ///
+    /// - As of [`unpack`].
+    #[inline(always)]
+    pub(super) unsafe fn put_packed(&mut self, from: *const Word) -> usize {
+        debug_assert!(!self.is_taken);
+        // SAFETY: by contract; the cell is somewhere else.
+        let words = unsafe { unpack(from, self.task.as_mut_ptr()) };
+        self.is_taken = true;
+        words
     }
 
     /// Moves the task, if there is one, to an empty cell; returns whether there

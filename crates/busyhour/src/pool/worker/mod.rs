@@ -10,6 +10,7 @@ mod thread_context;
 mod thread_factory;
 mod stuck_rescue;
 mod inline_runner;
+mod coalescing;
 mod affinity;
 
 pub(in crate::pool) use affinity::may_use;

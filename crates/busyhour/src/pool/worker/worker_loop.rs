@@ -3,6 +3,7 @@
 use std::{cell::Cell, hint::spin_loop, sync::atomic::Ordering, time::Instant as MachineInstant};
 
 use super::{
+    coalescing::Coalescing,
     stuck_rescue::StuckRescue,
     turn_runner::TurnRunner,
     worker_thread::{CurrentWorker, Worker},
@@ -24,6 +25,9 @@ pub(super) struct WorkerLoop<'a> {
     rescue: StuckRescue,
     /// Whether a queue has been searched, which may have been empty by then.
     has_searched_queue: Cell<bool>,
+    coalescing: Coalescing,
+    /// The turn in which tasks were last taken from the inject queue.
+    taken_at: Cell<u64>,
 }
 
 impl<'a> WorkerLoop<'a> {
@@ -39,6 +43,8 @@ impl<'a> WorkerLoop<'a> {
             rescue: StuckRescue::new(shared.workers.len(), shared.clock.now()),
             turn_runner: TurnRunner::begin(shared, current),
             has_searched_queue: Cell::new(false),
+            coalescing: Coalescing::default(),
+            taken_at: Cell::new(0),
         };
         current.worker.is_at_work.store(true, Ordering::SeqCst);
         while !shared.is_sealed() && (worker_loop.turn() || worker_loop.find_work()) {}
@@ -75,24 +81,43 @@ impl<'a> WorkerLoop<'a> {
         self.turn_runner.run_next_and_publish()
     }
 
-    /// Takes work from the inject queue. A chunk is as long as four turns of
-    /// the FIFO: a long FIFO takes one every fourth turn, so that neither of
+    /// Takes work from the inject queue. A chunk is as long as four turns of the
+    /// FIFO: beside a long FIFO one is taken every fifth turn, so that neither of
     /// the two grows at the other's expense. A chunk takes the place of an empty
     /// FIFO; behind other tasks it would be copied, which only a few tasks are
     /// meanwhile. Entities compete with the FIFO and need not wait for that.
     #[cold]
     fn take_injected(&self) {
-        let inject_queue = &self.current.worker.inject_queue;
-        let fifo_len = self.current.worker.fifo_len();
-        let are_few = fifo_len < CHUNK_LEN && inject_queue.len() <= FEW_TASKS;
-        if self.turn_runner.turns() % 4 == 0 || fifo_len == 0 || are_few {
-            self.while_moving(|| self.take_over(inject_queue.take()));
-        } else if inject_queue.token_len() > 0 {
-            self.while_moving(|| self.take_over(inject_queue.take_tokens()));
+        let worker = self.current.worker;
+        let (fifo_len, turns) = (worker.fifo_len(), self.turn_runner.turns());
+        let are_few = fifo_len < CHUNK_LEN && worker.inject_queue.len() <= FEW_TASKS;
+        let is_due = turns.wrapping_sub(self.taken_at.get()) >= TURNS_BETWEEN_CHUNKS;
+        if fifo_len == 0 || are_few || is_due {
+            self.taken_at.set(turns);
+            self.take_tasks(fifo_len == 0 && !worker.others_wait());
+        } else if worker.inject_queue.token_len() > 0 {
+            self.while_moving(|| self.take_over(worker.inject_queue.take_tokens()));
         } else {
             return;
         }
         self.after_moving();
+    }
+
+    /// Takes tasks from the inject queue, and those that come within a moment if there
+    /// is nothing else to run.
+    fn take_tasks(&self, is_idle: bool) {
+        let inject_queue = &self.current.worker.inject_queue;
+        let seen = inject_queue.len();
+        if is_idle {
+            self.coalescing.wait(seen);
+        }
+        self.while_moving(|| {
+            let batch = inject_queue.take();
+            if is_idle {
+                self.coalescing.learn(seen, batch.tasks.len());
+            }
+            self.take_over(batch);
+        });
     }
 
     /// Work on its way is in no queue, so a worker that looked meanwhile may
@@ -316,6 +341,8 @@ impl<'a> WorkerLoop<'a> {
     }
 }
 
+/// One more than the turns of a chunk, so that one that is alone has ended by then.
+const TURNS_BETWEEN_CHUNKS: u64 = 5;
 /// So few that to copy them costs no more than another look at the inject queue.
 const FEW_TASKS: usize = 32;
 const SEARCH_ROUNDS: usize = 6;

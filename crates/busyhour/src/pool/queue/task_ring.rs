@@ -1,0 +1,339 @@
+//! A growing ring buffer of packed tasks: first in, first out.
+
+use std::mem;
+
+use super::task_cell::TaskCell;
+use crate::task::{PACKED_WORDS_MAX, Task, Word, pack, packed_words, unpack};
+
+/// The tasks follow each other from `head` to `tail`, each in one piece. One that
+/// begins before the end of the ring may reach beyond it, where the memory has room
+/// for one task; the next one begins at 0.
+pub(super) struct TaskRing {
+    /// As many words as the ring is long, and [`PACKED_WORDS_MAX`] more; or none.
+    words: Box<[Word]>,
+    capacity: usize,
+    head: usize,
+    tail: usize,
+    len: usize,
+}
+
+impl TaskRing {
+    /// An empty ring, without memory.
+    pub(super) fn new() -> Self {
+        Self {
+            words: Box::new([]),
+            capacity: 0,
+            head: 0,
+            tail: 0,
+            len: 0,
+        }
+    }
+
+    /// An empty ring of so many words.
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            words: Box::<[u64]>::new_uninit_slice(capacity + PACKED_WORDS_MAX),
+            capacity,
+            head: 0,
+            tail: 0,
+            len: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its length in words.
+    #[inline(always)]
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Appends the task that `make` creates. The first one allocates room for so many
+    /// words.
+    #[inline(always)]
+    pub(super) fn push(&mut self, capacity: usize, make: impl FnOnce() -> Task) {
+        if !self.has_room() {
+            self.grow(capacity);
+        }
+        let task = make();
+        // SAFETY: there is room for one task, whatever its length.
+        let words = unsafe { pack(task, self.words.as_mut_ptr().add(self.tail)) };
+        self.tail = self.next(self.tail, words);
+        self.len += 1;
+    }
+
+    /// Moves the oldest task to an empty cell; returns whether there was one.
+    #[inline(always)]
+    pub(super) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
+        if self.len == 0 {
+            return false;
+        }
+        // SAFETY: a task begins at `head`, and the ring leaves it behind.
+        let words = unsafe { task_cell.put_packed(self.words.as_ptr().add(self.head)) };
+        self.leave_behind(words);
+        true
+    }
+
+    /// Takes the oldest task.
+    pub(super) fn take(&mut self) -> Option<Task> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut task = mem::MaybeUninit::uninit();
+        // SAFETY: a task begins at `head`; it is moved, and the ring leaves it behind.
+        unsafe {
+            let words = unpack(self.words.as_ptr().add(self.head), task.as_mut_ptr());
+            self.leave_behind(words);
+            Some(task.assume_init())
+        }
+    }
+
+    /// Moves the oldest tasks of `other`, at most `len_max`, behind its own. The first
+    /// one allocates room for so many words.
+    pub(super) fn append(&mut self, capacity: usize, other: &mut Self, len_max: usize) {
+        if other.len <= len_max && self.append_piece(other) {
+            return;
+        }
+        for _ in 0..other.len.min(len_max) {
+            if !self.has_room() {
+                self.grow(capacity);
+            }
+            // SAFETY: a task of the other ring begins at its `head`, and there is room
+            // for one here; the other ring leaves it behind.
+            let words = unsafe { self.copy_here(other.words.as_ptr().add(other.head)) };
+            other.leave_behind(words);
+        }
+    }
+
+    /// Moves all tasks of `other` at once, if they are in one piece there and would be here.
+    fn append_piece(&mut self, other: &mut Self) -> bool {
+        let words = other.tail.saturating_sub(other.head);
+        let is_vacant_behind = self.tail >= self.head && self.has_room();
+        if words == 0 || !is_vacant_behind || self.tail + words > self.capacity {
+            return false;
+        }
+        // SAFETY: all tasks of the other ring are in these words, since its `head` is
+        // before its `tail`; it leaves them behind. Here so many words are vacant, from
+        // `tail` to the end of the ring.
+        unsafe {
+            let from = other.words.as_ptr().add(other.head);
+            let to = self.words.as_mut_ptr().add(self.tail);
+            from.copy_to_nonoverlapping(to, words);
+        }
+        self.tail = self.next(self.tail, words);
+        self.len += mem::take(&mut other.len);
+        other.head = other.tail;
+        true
+    }
+
+    /// Begins at the start of the memory again, so that it has most room in one piece.
+    pub(super) fn rewind(&mut self) {
+        if self.len == 0 {
+            (self.head, self.tail) = (0, 0);
+        }
+    }
+
+    /// Copies a task to the end; returns how many words it has.
+    ///
+    /// # Safety
+    ///
+    /// - A task is packed at `from`, and [`PACKED_WORDS_MAX`] words may be read there,
+    ///   none of which is in this ring.
+    /// - This ring has room for one.
+    #[inline(always)]
+    unsafe fn copy_here(&mut self, from: *const Word) -> usize {
+        // SAFETY: by contract.
+        let words = unsafe {
+            let to = self.words.as_mut_ptr().add(self.tail);
+            from.copy_to_nonoverlapping(to, PACKED_WORDS_MAX);
+            packed_words(from)
+        };
+        self.tail = self.next(self.tail, words);
+        self.len += 1;
+        words
+    }
+
+    /// Whether the longest task fits between `tail` and `head`. Before the end of the
+    /// ring it always does.
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        match self.tail.cmp(&self.head) {
+            std::cmp::Ordering::Greater => true,
+            std::cmp::Ordering::Equal => self.len == 0 && self.capacity > 0,
+            std::cmp::Ordering::Less => self.head - self.tail >= PACKED_WORDS_MAX,
+        }
+    }
+
+    #[inline(always)]
+    fn leave_behind(&mut self, words: usize) {
+        self.head = self.next(self.head, words);
+        self.len -= 1;
+    }
+
+    /// Where the task behind the one at `at` begins.
+    #[inline(always)]
+    fn next(&self, at: usize, words: usize) -> usize {
+        let next = at + words;
+        if next < self.capacity { next } else { 0 }
+    }
+
+    #[cold]
+    fn grow(&mut self, capacity: usize) {
+        let mut grown = Self::with_capacity((2 * self.capacity).max(capacity));
+        grown.append(capacity, self, usize::MAX);
+        *self = grown;
+    }
+}
+
+/// If a drop panics, the other tasks are still dropped.
+impl Drop for TaskRing {
+    fn drop(&mut self) {
+        while let Some(task) = self.take() {
+            let others = TasksLeft(self);
+            drop(task);
+            mem::forget(others);
+        }
+    }
+}
+
+/// The tasks after one whose drop has panicked.
+struct TasksLeft<'a>(&'a mut TaskRing);
+
+impl Drop for TasksLeft<'_> {
+    fn drop(&mut self) {
+        while self.0.take().is_some() {}
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+    use std::{
+        collections::VecDeque,
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::{Arc, mpsc},
+    };
+
+    /// A task of some length, which depends on its number; it sends the number.
+    fn task(number: u8, ran: &mpsc::Sender<u8>) -> Task {
+        let ran = ran.clone();
+        let tell = move |number| ran.send(number).unwrap();
+        match number % 5 {
+            0 => Task::new(move || tell(number)),
+            1 => {
+                let padding = [u64::from(number); 2];
+                Task::new(move || tell(padding[1] as u8))
+            }
+            2 => {
+                let padding = [u64::from(number); 4];
+                Task::new(move || tell(padding[3] as u8))
+            }
+            3 => {
+                let padding = [u64::from(number); 9];
+                Task::new(move || tell(padding[8] as u8))
+            }
+            _ => Task::labelled(&"numbered", move || tell(number)),
+        }
+    }
+
+    proptest! {
+        /// Two rings against two deques: tasks are pushed, taken in two ways, and moved
+        /// from one to the other.
+        #[test]
+        fn it_is_a_queue(steps in vec((0..8_u8, any::<u8>()), 0..600), room in 4..6_u32) {
+            let room = 1 << room;
+            let (sender, ran) = mpsc::channel();
+            let (mut rings, mut deques) = ([TaskRing::new(), TaskRing::new()], [VecDeque::new(), VecDeque::new()]);
+            for (step, number) in steps {
+                let [ring, other] = &mut rings;
+                let [deque, other_deque] = &mut deques;
+                match step {
+                    0..=2 => {
+                        ring.push(room, || task(number, &sender));
+                        deque.push_back(number);
+                    }
+                    3 => {
+                        other.push(room, || task(number, &sender));
+                        other_deque.push_back(number);
+                    }
+                    4 => {
+                        let mut cell = TaskCell::empty();
+                        prop_assert_eq!(ring.pop(&mut cell), !deque.is_empty());
+                        prop_assert!(cell.run().is_ok());
+                        prop_assert_eq!(ran.try_recv().ok(), deque.pop_front());
+                    }
+                    5 => {
+                        let taken = ring.take();
+                        prop_assert_eq!(taken.is_some(), !deque.is_empty());
+                        taken.into_iter().for_each(Task::run);
+                        prop_assert_eq!(ran.try_recv().ok(), deque.pop_front());
+                    }
+                    6 => {
+                        let len = if number % 2 == 0 { usize::MAX } else { usize::from(number % 8) };
+                        ring.append(room, other, len);
+                        deque.extend(other_deque.drain(..len.min(other_deque.len())));
+                    }
+                    _ => {
+                        ring.rewind();
+                        rings.reverse();
+                        deques.reverse();
+                    }
+                }
+                prop_assert_eq!(rings.each_ref().map(TaskRing::len), deques.each_ref().map(VecDeque::len));
+            }
+            for (mut ring, deque) in rings.into_iter().zip(deques) {
+                std::iter::from_fn(|| ring.take()).for_each(Task::run);
+                prop_assert_eq!(ran.try_iter().collect::<VecDeque<_>>(), deque);
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_that_stay_are_dropped_once_though_one_panics() {
+        struct Panics;
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                panic!("on purpose");
+            }
+        }
+        let witness = Arc::new(());
+        let mut ring = TaskRing::new();
+        let mut hold = || {
+            let held = Arc::clone(&witness);
+            ring.push(16, || Task::new(move || drop(held)));
+        };
+        (0..100).for_each(|_| hold());
+        let panics = Panics;
+        ring.push(16, || Task::new(move || drop(panics)));
+        (0..100).for_each(|_| {
+            let held = Arc::clone(&witness);
+            ring.push(16, || Task::new(move || drop(held)));
+        });
+        drop(ring.take());
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(ring))).is_err());
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+
+    #[test]
+    fn a_ring_takes_no_more_memory_than_its_tasks_need() {
+        let mut ring = TaskRing::new();
+        for _ in 0..10_000 {
+            (0..7).for_each(|number: u64| ring.push(16, || Task::new(move || assert!(number < 7))));
+            while ring.take().is_some() {}
+        }
+        assert_eq!(
+            ring.capacity(),
+            32,
+            "seven tasks of two words, and room for a long one"
+        );
+    }
+}
