@@ -54,6 +54,13 @@ impl Expect {
         }
     }
 
+    pub fn hand_over(params: &Params) -> Self {
+        Self {
+            exact: vec![("turns", params.number("turns"))],
+            ..Self::default()
+        }
+    }
+
     pub fn only_compute(params: &Params) -> Self {
         Self {
             exact: vec![("steps", params.number("steps"))],

@@ -1,9 +1,10 @@
-//! The limits of the machine: loads at random addresses, additions to one counter that
+//! The limits of the machine: loads at random addresses, a cache line that goes from processor to processor, additions to one counter that
 //! threads share, threads that share nothing, turns one after the other, polls in a ring, tasks
 //! that two locks each order or a ring hands over, and timers without an order, or whose order is made at the end.
 
 use kit::{Args, args::refuse, tasks};
 
+mod hand_over;
 mod key_list;
 mod only_compute;
 mod random_access;
@@ -23,6 +24,7 @@ fn main() {
 fn run(scenario: &str, args: &Args) {
     match scenario {
         "random-access" => random_access::run(args),
+        "hand-over" => hand_over::run(args),
         "only-compute" => only_compute::run(args),
         "run-queue" => poll_ring::run(args),
         "run-queue-busy" => ring::run(args),

@@ -3,7 +3,8 @@
 //! A [`Task`] is 64 bytes, one cache line: 48 bytes for the closure, one
 //! pointer to its code and one to an optional label. A closure of up to 48
 //! bytes is moved through queues without an allocation; a larger one, or one
-//! with more than 8-byte alignment, is boxed once.
+//! with more than 8-byte alignment, is boxed once. In the queues of a pool's workers
+//! a task takes only as many words as it needs.
 //!
 //! An [`Executor`] runs tasks: a pool, a serializer, or one that the host
 //! provides. Timers and topics deliver through it. [`Overflow`] decides what a
@@ -53,7 +54,7 @@ const _: () = assert!(size_of::<Task>() == Task::SIZE_BYTES);
 const _: () = assert!(size_of::<Option<Task>>() == Task::SIZE_BYTES);
 
 impl Task {
-    /// The size of a task, wherever it is stored.
+    /// The size of a task.
     pub const SIZE_BYTES: usize = 64;
     /// The largest closure that is stored without an allocation.
     pub const INLINE_BYTES: usize = closure::INLINE_BYTES;

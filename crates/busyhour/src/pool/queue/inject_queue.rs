@@ -18,7 +18,7 @@ use crate::{
 
 /// The inject queue of one worker.
 ///
-/// What a push writes is on one cache line: up to `Injected::state`.
+/// What each push writes is on one cache line: the fields up to `Injected::tasks`.
 #[derive(Default)]
 #[repr(C)]
 pub(in crate::pool) struct InjectQueue {

@@ -11,7 +11,6 @@ use crate::task::{PACKED_WORDS_MAX, Task, Word, pack, packed_words, unpack};
 pub(super) struct TaskRing {
     /// As many words as the ring is long, and [`PACKED_WORDS_MAX`] more; or none.
     words: Box<[Word]>,
-    capacity: usize,
     head: usize,
     tail: usize,
     len: usize,
@@ -22,7 +21,6 @@ impl TaskRing {
     pub(super) fn new() -> Self {
         Self {
             words: Box::new([]),
-            capacity: 0,
             head: 0,
             tail: 0,
             len: 0,
@@ -33,7 +31,6 @@ impl TaskRing {
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Self {
             words: Box::<[u64]>::new_uninit_slice(capacity + PACKED_WORDS_MAX),
-            capacity,
             head: 0,
             tail: 0,
             len: 0,
@@ -53,7 +50,7 @@ impl TaskRing {
     /// Its length in words.
     #[inline(always)]
     pub(super) fn capacity(&self) -> usize {
-        self.capacity
+        self.words.len().saturating_sub(PACKED_WORDS_MAX)
     }
 
     /// Appends the task that `make` creates. The first one allocates room for so many
@@ -117,7 +114,7 @@ impl TaskRing {
     fn append_piece(&mut self, other: &mut Self) -> bool {
         let words = other.tail.saturating_sub(other.head);
         let is_vacant_behind = self.tail >= self.head && self.has_room();
-        if words == 0 || !is_vacant_behind || self.tail + words > self.capacity {
+        if words == 0 || !is_vacant_behind || self.tail + words > self.capacity() {
             return false;
         }
         // SAFETY: all tasks of the other ring are in these words, since its `head` is
@@ -167,7 +164,7 @@ impl TaskRing {
     fn has_room(&self) -> bool {
         match self.tail.cmp(&self.head) {
             std::cmp::Ordering::Greater => true,
-            std::cmp::Ordering::Equal => self.len == 0 && self.capacity > 0,
+            std::cmp::Ordering::Equal => self.len == 0 && !self.words.is_empty(),
             std::cmp::Ordering::Less => self.head - self.tail >= PACKED_WORDS_MAX,
         }
     }
@@ -182,12 +179,16 @@ impl TaskRing {
     #[inline(always)]
     fn next(&self, at: usize, words: usize) -> usize {
         let next = at + words;
-        if next < self.capacity { next } else { 0 }
+        if next + PACKED_WORDS_MAX < self.words.len() {
+            next
+        } else {
+            0
+        }
     }
 
     #[cold]
     fn grow(&mut self, capacity: usize) {
-        let mut grown = Self::with_capacity((2 * self.capacity).max(capacity));
+        let mut grown = Self::with_capacity((2 * self.capacity()).max(capacity));
         grown.append(capacity, self, usize::MAX);
         *self = grown;
     }
