@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long whoever needs a durable write waits for this disk alone: the floor of every durable answer.
 
-usage: scripts/disk-floor.py [FOLDER] [SECONDS] [RATE] [database]
+usage: scripts/disk-floor.py [FOLDER] [SECONDS] [RATE] [database | database=PAGES]
 
 Writes a kilobyte past the page cache and past the cache of the disk (O_DIRECT, RWF_DSYNC), RATE times a second (4000) for
 SECONDS (30), into a file of fixed size in FOLDER (here), as the journal of the server does, and nothing else. Prints how
@@ -10,7 +10,8 @@ meanwhile, so it counts for 80 of them at 4,000 a second. The second is what a r
 
 With `database` a second process writes beside it what SQLite does while the rows of many registrations that have ended are
 removed (by strace of a server): 22 pages of log, synchronised, then 2 ms of rest, and after each 1,024 pages of log 512 pages of
-a database of 160 MiB, synchronised.
+a database of 160 MiB, synchronised. With `database=256` that is half as many pages after each 256 pages of log, so that
+smaller checkpoints follow each other sooner.
 """
 import mmap
 import multiprocessing
@@ -24,6 +25,7 @@ RECORD_BYTES = 1024
 FILE_BYTES = 16 << 20
 PAGE_BYTES = 4096
 DATABASE_PAGES = 40 << 10
+LOG_PAGES = 1024
 RWF_DSYNC = 2
 
 
@@ -44,15 +46,15 @@ def writes(file, seconds, rate):
     return sorted(took), end - begin
 
 
-def write_database(log, database):
+def write_database(log, database, log_pages):
     page, written = bytes(PAGE_BYTES), 0
     while True:
         for _ in range(22):
             os.pwrite(log, page, written % 1024 * PAGE_BYTES)
             written += 1
         os.fsync(log)
-        if written % 1024 < 22:
-            for at in sorted(random.sample(range(DATABASE_PAGES), 512)):
+        if written % log_pages < 22:
+            for at in sorted(random.sample(range(DATABASE_PAGES), log_pages // 2)):
                 os.pwrite(database, page, at * PAGE_BYTES)
             os.fsync(database)
         time.sleep(0.002)
@@ -80,7 +82,9 @@ def wait_of(took, seconds, share):
 
 def main():
     words = sys.argv[1:]
-    has_database = words[-1:] == ["database"] and bool(words.pop())
+    what, _, pages = words[-1].partition("=") if words else ("", "", "")
+    has_database = what == "database" and bool(words.pop())
+    log_pages = int(pages) if pages.isdecimal() else LOG_PAGES
     if len(words) > 3 or not all(word.isdecimal() for word in words[1:]):
         sys.exit(__doc__)
     folder = words[0] if words else "."
@@ -91,7 +95,7 @@ def main():
         os.fsync(made.fileno())
         file = os.open(made.name, os.O_RDWR | os.O_DIRECT)
         beside = files_of_a_database(folder) if has_database else []
-        args = [one.fileno() for one in beside]
+        args = [one.fileno() for one in beside] + [log_pages]
         other = multiprocessing.Process(target=write_database, args=args, daemon=True) if has_database else None
         if other:
             other.start()
