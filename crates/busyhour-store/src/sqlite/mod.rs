@@ -326,8 +326,8 @@ const WRITER_THREAD: &str = "bh-store";
 const QUEUE_CAPACITY: usize = 65_536;
 /// How long the writer waits for a tool that holds the database for a moment.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// A checkpoint each 4 MiB of log: nobody waits for it, but the disk is busy with it.
-const CHECKPOINT_PAGES: u32 = 1_024;
+/// A checkpoint each MiB of log: nobody waits for it, but a write of the journal meanwhile waits for the disk, so it is to be short.
+const CHECKPOINT_PAGES: u32 = 256;
 /// Some 40,000 registrations.
 const JOURNAL_BYTES: u64 = 16 << 20;
 /// They take a third of a second at most, where a million take 4.6 to 6.3 s (docs/checks.md).
