@@ -124,3 +124,33 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
         thread::yield_now();
     }
 }
+
+#[test]
+fn a_waiting_task_takes_some_twenty_bytes() {
+    const COUNT: usize = 100_000;
+    let _alone = alone();
+    let pool = TaskPool::builder().workers(1).build().unwrap();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (begins, begun) = std::sync::mpsc::channel();
+    pool.push(move || {
+        begins.send(()).unwrap();
+        held.recv().ok();
+    })
+    .unwrap();
+    begun.recv().unwrap();
+    static SUM: AtomicUsize = AtomicUsize::new(0);
+    let before = live_bytes();
+    for number in 0..COUNT {
+        pool.push(move || {
+            SUM.fetch_add(number, SeqCst);
+        })
+        .unwrap();
+    }
+    let each = (live_bytes() - before) as f64 / COUNT as f64;
+    // Of its closure, one word, and the address of its code, 16.
+    assert!((16.0..20.0).contains(&each), "{each} bytes");
+    drop(release);
+    wait_until("all have run", || {
+        SUM.load(SeqCst) == COUNT * (COUNT - 1) / 2
+    });
+}

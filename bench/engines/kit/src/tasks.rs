@@ -120,7 +120,7 @@ pub fn handed_turns(args: &Args) {
     load.report(rate);
 }
 
-/// Measures a lower limit for a task of `pool-external`: a ring of slots of 64 bytes, as a task has, for
+/// Measures what a task of `pool-external` costs that takes a cache line: a ring of slots of 64 bytes for
 /// any number of threads that put tasks in and one that takes them out. The ring is bounded: who
 /// finds it full waits. Nothing is chosen, counted or woken.
 pub fn handed_over(args: &Args) {

@@ -18,6 +18,9 @@ struct Turn(AtomicU64);
 
 pub fn run(args: &Args) {
     let turns = args.number("turns");
+    if turns < 4 || turns % 2 == 1 {
+        refuse("turns is an even number from 4 on");
+    }
     let processors = core_affinity::get_core_ids().unwrap_or_default();
     let [first, second, ..] = *processors else {
         refuse("a hand-over needs two processors")

@@ -1,6 +1,6 @@
-//! A task in as few words as it needs, for queues of many tasks: one for its code,
-//! those of its closure, and one for a label. Most closures are two or three words,
-//! so a queue of packed tasks is a third as long as one of tasks.
+//! A task in as few words as it needs, for queues of many tasks: the address of its
+//! code, whose four lowest bits are free for its length; the words of its closure; and
+//! the label, if it has one. A closure of one word takes 16 bytes, where a task takes 64.
 
 use std::mem::MaybeUninit;
 
@@ -21,19 +21,20 @@ type Code = ClosureCode<INLINE_BYTES>;
 ///
 /// # Safety
 ///
-/// - From `to` on, [`PACKED_WORDS_MAX`] words may be written.
+/// - `to` is aligned for a [`Word`], and from it on [`PACKED_WORDS_MAX`] words may be
+///   written.
 #[inline(always)]
 pub(crate) unsafe fn pack(task: Task, to: *mut Word) -> usize {
     let task = std::mem::ManuallyDrop::new(task);
     let Closure { storage, code } = &task.closure;
     let (words, labels) = (code.words, usize::from(task.label.is_some()));
     let code = std::ptr::from_ref::<Code>(code);
-    let first = code.wrapping_byte_add(words + labels * HAS_LABEL);
+    let tagged_code = code.wrapping_byte_add(words + labels * HAS_LABEL);
     // SAFETY: by contract there is room for a code, the words of the storage, and a
     // label. The closure is in these words of the storage; nobody else uses it or
     // drops it from now on.
     unsafe {
-        to.cast::<*const Code>().write(first);
+        to.cast::<*const Code>().write(tagged_code);
         let from = (&raw const *storage).cast::<Word>();
         for number in 0..STORAGE_WORDS {
             // Each word by itself: where the type of the closure is known, the rest
@@ -56,8 +57,8 @@ pub(crate) unsafe fn pack(task: Task, to: *mut Word) -> usize {
 /// # Safety
 ///
 /// - A task is packed at `from`, which is not used any more.
-/// - From `from` on, [`PACKED_WORDS_MAX`] words may be read, and `to` is not among
-///   them.
+/// - From `from` on, [`PACKED_WORDS_MAX`] words may be read. `to` is not among them,
+///   and may be written.
 #[inline(always)]
 pub(crate) unsafe fn unpack(from: *const Word, to: *mut Task) -> usize {
     // SAFETY: by contract a task is there, so the first word is the address of a code
@@ -65,9 +66,9 @@ pub(crate) unsafe fn unpack(from: *const Word, to: *mut Task) -> usize {
     // storage are copied, whatever the closure takes of them, since a copy of a fixed
     // length is a few instructions.
     unsafe {
-        let first = from.cast::<*const Code>().read();
-        let (words, labels) = lengths(first);
-        let code = first.wrapping_byte_sub(words + labels * HAS_LABEL);
+        let tagged_code = from.cast::<*const Code>().read();
+        let (words, labels) = closure_and_label_words(tagged_code);
+        let code = tagged_code.wrapping_byte_sub(words + labels * HAS_LABEL);
         let storage = (&raw mut (*to).closure.storage).cast::<Word>();
         from.add(1).copy_to_nonoverlapping(storage, STORAGE_WORDS);
         (&raw mut (*to).closure.code).write(&*code);
@@ -86,15 +87,14 @@ pub(crate) unsafe fn unpack(from: *const Word, to: *mut Task) -> usize {
 #[inline(always)]
 pub(crate) unsafe fn packed_words(at: *const Word) -> usize {
     // SAFETY: by contract a task is there, which begins with the address of a code.
-    let first = unsafe { at.cast::<*const Code>().read() };
-    let (words, labels) = lengths(first);
+    let tagged_code = unsafe { at.cast::<*const Code>().read() };
+    let (words, labels) = closure_and_label_words(tagged_code);
     1 + words + labels
 }
 
-/// The words of the closure, and of the label.
 #[inline(always)]
-fn lengths(first: *const Code) -> (usize, usize) {
-    let bits = first.addr() & (align_of::<Code>() - 1);
+fn closure_and_label_words(tagged_code: *const Code) -> (usize, usize) {
+    let bits = tagged_code.addr() & (align_of::<Code>() - 1);
     (bits % HAS_LABEL, bits / HAS_LABEL)
 }
 
@@ -109,9 +109,9 @@ mod tests {
 
     /// A task of `WORDS` words beside a witness, which it drops.
     fn holding<const WORDS: usize>(witness: &Arc<()>) -> Task {
-        let (held, padding) = (Arc::clone(witness), [WORDS; WORDS]);
+        let (held, padding) = (Arc::clone(witness), [WORDS as u64; WORDS]);
         Task::new(move || {
-            assert_eq!(padding, [WORDS; WORDS]);
+            assert_eq!(padding, [WORDS as u64; WORDS]);
             drop(held);
         })
     }

@@ -456,3 +456,56 @@ fn a_live_serializer_changes_its_class() {
     });
     assert_eq!(meanwhile, "abbbbbbbbaaaaaaa");
 }
+
+/// A plain task that pushes itself until all tasks from outside have run, or a great many of its like.
+#[derive(Clone)]
+struct Requeued {
+    pool: TaskPool,
+    ran: Arc<AtomicU64>,
+    left_outside: Arc<AtomicU64>,
+    ended: mpsc::Sender<()>,
+}
+
+impl Requeued {
+    fn run(self) {
+        let ran = self.ran.fetch_add(1, Ordering::Relaxed);
+        if self.left_outside.load(Ordering::Relaxed) > 0 && ran < 10_000_000 {
+            let next = self.clone();
+            self.pool.push(move || next.run()).expect("room");
+        }
+    }
+}
+
+#[test]
+fn tasks_from_outside_run_although_a_long_fifo_fills_itself_again_and_again() {
+    let (pool, _clock) = virtual_pool();
+    let (ended, all_ended) = mpsc::channel();
+    let requeued = Requeued {
+        pool: pool.clone(),
+        ran: Arc::default(),
+        left_outside: Arc::new(AtomicU64::new(1_000)),
+        ended,
+    };
+    let (ran, left_outside) = (
+        Arc::clone(&requeued.ran),
+        Arc::clone(&requeued.left_outside),
+    );
+    held(&pool, || {
+        let first = requeued.clone();
+        let begin = move || (0..300).for_each(|_| first.clone().run());
+        pool.push(begin).expect("room");
+        for _ in 0..1_000 {
+            let (left, ended) = (Arc::clone(&requeued.left_outside), requeued.ended.clone());
+            let run = move || {
+                if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    ended.send(()).expect("the test waits");
+                }
+            };
+            pool.push(run).expect("room");
+        }
+    });
+    drop(requeued);
+    assert_eq!(all_ended.recv(), Ok(()), "{left_outside:?} have not run");
+    let ran = ran.load(Ordering::Relaxed);
+    assert!(ran < 10_000, "{ran} others ran first");
+}

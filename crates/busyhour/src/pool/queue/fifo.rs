@@ -11,12 +11,10 @@ impl TaskFifo {
         Self(TaskRing::new())
     }
 
-    /// An empty chunk with as much memory as another one.
-    pub(in crate::pool) fn with_room_of(other: &Self) -> Self {
-        match other.0.capacity() {
-            0 => Self::new(),
-            capacity => Self(TaskRing::with_capacity(capacity)),
-        }
+    /// An empty chunk with memory for as many tasks of the same lengths.
+    pub(in crate::pool) fn vacant_chunk(&self) -> Self {
+        let words = self.0.words().next_power_of_two();
+        Self(TaskRing::with_capacity(ROOM_WORDS.max(words)))
     }
 
     #[inline(always)]
@@ -59,7 +57,7 @@ impl TaskFifo {
         self.0.pop(task_cell)
     }
 
-    /// Whether it has memory for one chunk, and no task.
+    /// Whether it has memory for one chunk at most, and no task.
     pub(in crate::pool) fn is_vacant_chunk(&self) -> bool {
         self.is_empty() && self.has_memory() && self.0.capacity() <= CHUNK_WORDS_MAX
     }
@@ -83,9 +81,11 @@ impl Default for TaskFifo {
 
 /// How many tasks change hands at once.
 pub(in crate::pool) const CHUNK_LEN: usize = 256;
-/// 4 KiB: the room that the first task makes, which a chunk of two words a task needs.
-const ROOM_WORDS: usize = 512;
-const CHUNK_WORDS_MAX: usize = CHUNK_LEN * PACKED_WORDS_MAX;
+/// 4 KiB: the room that the first task makes, in which a chunk of two words a task is in one piece.
+const ROOM_WORDS: usize = 2 * CHUNK_LEN + PACKED_WORDS_MAX;
+/// Its room is doubled twice if its tasks are the longest.
+const CHUNK_WORDS_MAX: usize = 4 * ROOM_WORDS;
+const _: () = assert!(CHUNK_WORDS_MAX >= CHUNK_LEN * PACKED_WORDS_MAX);
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
@@ -149,8 +149,10 @@ mod tests {
             let padding = [0_u64; 6];
             chunk.push(|| Task::labelled(&"longest", move || assert_eq!(padding, [0; 6])));
         }
-        let (mut fifo, mut other) = (TaskFifo::new(), TaskFifo::with_room_of(&chunk));
+        let (mut fifo, mut other) = (TaskFifo::new(), chunk.vacant_chunk());
         assert!(other.is_vacant_chunk());
+        let room = tasks(CHUNK_LEN).vacant_chunk().0.capacity();
+        assert_eq!(room, ROOM_WORDS, "short tasks have less room again");
         fifo.append(&mut chunk, usize::MAX);
         assert_eq!(
             (fifo.len(), chunk.has_memory()),

@@ -1,10 +1,10 @@
 //! Storage for one task, with as few copies as possible.
 //!
-//! A task is a cache line, written field by field and read in larger pieces. A
-//! processor stalls when it reads such a line just after it was written, and
-//! compilers tend to copy it at each move through an `Option`. So a task is
-//! created in its place in the queue, and copied only once, later, to the place
-//! where it runs.
+//! A task is 64 bytes, written field by field and read in larger pieces. A
+//! processor stalls when it reads them just after they were written, and
+//! compilers tend to copy them at each move through an `Option`. So a task is
+//! packed into its place in the queue where it is created, and copied only once,
+//! later, to the place where it runs.
 
 use std::{any::Any, mem::MaybeUninit};
 

@@ -53,8 +53,16 @@ impl TaskRing {
         self.words.len().saturating_sub(PACKED_WORDS_MAX)
     }
 
+    /// The words of its tasks, or its whole length if they are not in one piece.
+    pub(super) fn words(&self) -> usize {
+        match self.tail > self.head {
+            true => self.tail - self.head,
+            false => self.capacity(),
+        }
+    }
+
     /// Appends the task that `make` creates. The first one allocates room for so many
-    /// words.
+    /// words, [`PACKED_WORDS_MAX`] at least.
     #[inline(always)]
     pub(super) fn push(&mut self, capacity: usize, make: impl FnOnce() -> Task) {
         if !self.has_room() {
@@ -110,7 +118,8 @@ impl TaskRing {
         }
     }
 
-    /// Moves all tasks of `other` at once, if they are in one piece there and would be here.
+    /// Moves all tasks of `other` at once, if they are in one piece, before the end of their
+    /// ring, and would be here.
     fn append_piece(&mut self, other: &mut Self) -> bool {
         let words = other.tail.saturating_sub(other.head);
         let is_vacant_behind = self.tail >= self.head && self.has_room();
@@ -188,6 +197,7 @@ impl TaskRing {
 
     #[cold]
     fn grow(&mut self, capacity: usize) {
+        assert!(capacity >= PACKED_WORDS_MAX);
         let mut grown = Self::with_capacity((2 * self.capacity()).max(capacity));
         grown.append(capacity, self, usize::MAX);
         *self = grown;
@@ -219,64 +229,85 @@ mod tests {
     use super::*;
     use proptest::{collection::vec, prelude::*};
     use std::{
+        cell::RefCell,
         collections::VecDeque,
         panic::{AssertUnwindSafe, catch_unwind},
-        sync::{Arc, mpsc},
+        sync::Arc,
     };
 
-    /// A task of some length, which depends on its number; it sends the number.
-    fn task(number: u8, ran: &mpsc::Sender<u8>) -> Task {
-        let ran = ran.clone();
-        let tell = move |number| ran.send(number).unwrap();
-        match number % 5 {
-            0 => Task::new(move || tell(number)),
-            1 => {
-                let padding = [u64::from(number); 2];
-                Task::new(move || tell(padding[1] as u8))
-            }
-            2 => {
-                let padding = [u64::from(number); 4];
-                Task::new(move || tell(padding[3] as u8))
-            }
-            3 => {
-                let padding = [u64::from(number); 9];
-                Task::new(move || tell(padding[8] as u8))
-            }
-            _ => Task::labelled(&"numbered", move || tell(number)),
-        }
+    thread_local! {
+        /// What the tasks of this thread told.
+        static TOLD: RefCell<VecDeque<u8>> = const { RefCell::new(VecDeque::new()) };
     }
+
+    fn tell(number: u64) {
+        TOLD.with_borrow_mut(|told| told.push_back(number as u8));
+    }
+
+    fn told() -> Option<u8> {
+        TOLD.with_borrow_mut(VecDeque::pop_front)
+    }
+
+    /// A task of one to eight words, which its number decides, and what it tells when it runs.
+    fn task(number: u8) -> (Task, u8) {
+        fn telling<const WORDS: usize>(number: u8) -> impl FnOnce() + Send {
+            let words = [u64::from(number); WORDS];
+            move || tell(words[WORDS - 1])
+        }
+        let task = match number % 8 {
+            0 => return (Task::new(|| tell(200)), 200),
+            1 => Task::new(telling::<1>(number)),
+            2 => Task::new(telling::<2>(number)),
+            3 => Task::new(telling::<4>(number)),
+            4 => Task::new(telling::<6>(number)),
+            5 => Task::new(telling::<9>(number)),
+            6 => Task::labelled(&LABELS[0], telling::<1>(number)),
+            _ => Task::labelled(&LABELS[1], telling::<6>(number)),
+        };
+        (task, number)
+    }
+
+    /// The label of the task that tells this.
+    fn label(told: u8) -> Option<&'static str> {
+        let number = told.checked_sub(6).filter(|_| told < 200)?;
+        (number % 8 < 2).then(|| LABELS[usize::from(number % 8)])
+    }
+
+    static LABELS: [&str; 2] = ["short", "longest"];
 
     proptest! {
         /// Two rings against two deques: tasks are pushed, taken in two ways, and moved
         /// from one to the other.
         #[test]
-        fn it_is_a_queue(steps in vec((0..8_u8, any::<u8>()), 0..600), room in 4..6_u32) {
+        fn it_is_a_queue(steps in vec((0..8_u8, 0..200_u8), 0..600), room in 3..6_u32) {
             let room = 1 << room;
-            let (sender, ran) = mpsc::channel();
             let (mut rings, mut deques) = ([TaskRing::new(), TaskRing::new()], [VecDeque::new(), VecDeque::new()]);
             for (step, number) in steps {
                 let [ring, other] = &mut rings;
                 let [deque, other_deque] = &mut deques;
                 match step {
                     0..=2 => {
-                        ring.push(room, || task(number, &sender));
-                        deque.push_back(number);
+                        let (task, tells) = task(number);
+                        ring.push(room, || task);
+                        deque.push_back(tells);
                     }
                     3 => {
-                        other.push(room, || task(number, &sender));
-                        other_deque.push_back(number);
+                        let (task, tells) = task(number);
+                        other.push(room, || task);
+                        other_deque.push_back(tells);
                     }
                     4 => {
-                        let mut cell = TaskCell::empty();
-                        prop_assert_eq!(ring.pop(&mut cell), !deque.is_empty());
+                        let (mut cell, oldest) = (TaskCell::empty(), deque.pop_front());
+                        prop_assert_eq!(ring.pop(&mut cell), oldest.is_some());
+                        prop_assert_eq!(cell.label(), oldest.and_then(label));
                         prop_assert!(cell.run().is_ok());
-                        prop_assert_eq!(ran.try_recv().ok(), deque.pop_front());
+                        prop_assert_eq!(told(), oldest);
                     }
                     5 => {
-                        let taken = ring.take();
-                        prop_assert_eq!(taken.is_some(), !deque.is_empty());
+                        let (taken, oldest) = (ring.take(), deque.pop_front());
+                        prop_assert_eq!(taken.as_ref().and_then(Task::label), oldest.and_then(label));
                         taken.into_iter().for_each(Task::run);
-                        prop_assert_eq!(ran.try_recv().ok(), deque.pop_front());
+                        prop_assert_eq!(told(), oldest);
                     }
                     6 => {
                         let len = if number % 2 == 0 { usize::MAX } else { usize::from(number % 8) };
@@ -293,8 +324,27 @@ mod tests {
             }
             for (mut ring, deque) in rings.into_iter().zip(deques) {
                 std::iter::from_fn(|| ring.take()).for_each(Task::run);
-                prop_assert_eq!(ran.try_iter().collect::<VecDeque<_>>(), deque);
+                prop_assert_eq!(TOLD.take(), deque);
             }
+        }
+    }
+
+    /// A piece that ends where the ring does, and one that would end a word behind.
+    #[test]
+    fn a_piece_is_moved_at_once_only_where_all_of_it_is_before_the_end() {
+        for len in 20..=40 {
+            let (mut ring, mut other) = (TaskRing::new(), TaskRing::with_capacity(64));
+            (0..8).for_each(|_| ring.push(32, || task(0).0));
+            (0..len).for_each(|_| other.push(64, || task(0).0));
+            ring.append(32, &mut other, usize::MAX);
+            (0..4).for_each(|_| ring.push(32, || task(1).0));
+            std::iter::from_fn(|| ring.take()).for_each(Task::run);
+            let expected = (0..8 + len).map(|_| 200).chain([1; 4]);
+            assert_eq!(
+                TOLD.take(),
+                expected.collect::<VecDeque<u8>>(),
+                "{len} tasks"
+            );
         }
     }
 
@@ -325,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_takes_no_more_memory_than_its_tasks_need() {
+    fn a_ring_that_is_emptied_again_and_again_does_not_grow() {
         let mut ring = TaskRing::new();
         for _ in 0..10_000 {
             (0..7).for_each(|number: u64| ring.push(16, || Task::new(move || assert!(number < 7))));

@@ -94,7 +94,8 @@ impl<'a> WorkerLoop<'a> {
         let is_due = turns.wrapping_sub(self.taken_at.get()) >= TURNS_BETWEEN_CHUNKS;
         if fifo_len == 0 || are_few || is_due {
             self.taken_at.set(turns);
-            self.take_tasks(fifo_len == 0 && !worker.others_wait());
+            let is_idle = fifo_len == 0 && !worker.others_wait();
+            self.take_tasks(is_idle && !self.turn_runner.holds_an_entity());
         } else if worker.inject_queue.token_len() > 0 {
             self.while_moving(|| self.take_over(worker.inject_queue.take_tokens()));
         } else {
