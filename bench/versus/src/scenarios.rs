@@ -28,7 +28,7 @@ pub static SCENARIOS: &[Scenario] = &[
         axis: "turns",
         metrics: &[lower("hand_over_ns", "ns")],
         weight: 1,
-        full: || grid(&[("turns", &[1_000_000])]),
+        full: || grid(&[("turns", &[400_000])]),
         short: || grid(&[("turns", &[400_000])]),
         quick: || grid(&[("turns", &[200_000])]),
         tiny: || grid(&[("turns", &[1_000])]),
