@@ -1,4 +1,4 @@
-//! How much memory serializers use, counted at the allocator.
+//! How much memory serializers and waiting tasks use, counted at the allocator.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

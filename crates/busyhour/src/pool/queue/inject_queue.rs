@@ -18,7 +18,8 @@ use crate::{
 
 /// The inject queue of one worker.
 ///
-/// What each push writes is on one cache line: the fields up to `Injected::tasks`.
+/// What each push writes is on one cache line: the fields up to `Injected::tasks`. Only while
+/// more waits than ever did, it writes `high_water` as well.
 #[derive(Default)]
 #[repr(C)]
 pub(in crate::pool) struct InjectQueue {
