@@ -6,6 +6,7 @@ use std::{
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -127,30 +128,47 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 
 #[test]
 fn a_waiting_task_takes_some_twenty_bytes() {
-    const COUNT: usize = 100_000;
     let _alone = alone();
     let pool = TaskPool::builder().workers(1).build().unwrap();
-    let (release, held) = std::sync::mpsc::channel::<()>();
-    let (begins, begun) = std::sync::mpsc::channel();
+    let waiting = pool.serializer("waiting").capacity(WAITING);
+    let serializer = waiting.build().unwrap();
+    let of_pool = bytes_of_waiting(&pool, |number| pool.push(adding(number)).unwrap());
+    // Of its closure, one word, and the address of its code, 16.
+    assert!((16.0..20.0).contains(&of_pool), "{of_pool} bytes");
+    let of_serializer = bytes_of_waiting(&pool, |number| serializer.push(adding(number)).unwrap());
+    // Its list has room for up to twice what it holds.
+    assert!(
+        (16.0..22.0).contains(&of_serializer),
+        "{of_serializer} bytes"
+    );
+}
+
+const WAITING: usize = 100_000;
+static SUM: AtomicUsize = AtomicUsize::new(0);
+
+fn adding(number: usize) -> impl FnOnce() + Send {
+    move || {
+        SUM.fetch_add(number, SeqCst);
+    }
+}
+
+/// Bytes a task, of so many that `push` queues behind one that runs.
+fn bytes_of_waiting(pool: &TaskPool, push: impl Fn(usize)) -> f64 {
+    let (release, held) = mpsc::channel::<()>();
+    let (begins, begun) = mpsc::channel();
     pool.push(move || {
         begins.send(()).unwrap();
         held.recv().ok();
     })
     .unwrap();
     begun.recv().unwrap();
-    static SUM: AtomicUsize = AtomicUsize::new(0);
+    SUM.store(0, SeqCst);
     let before = live_bytes();
-    for number in 0..COUNT {
-        pool.push(move || {
-            SUM.fetch_add(number, SeqCst);
-        })
-        .unwrap();
-    }
-    let each = (live_bytes() - before) as f64 / COUNT as f64;
-    // Of its closure, one word, and the address of its code, 16.
-    assert!((16.0..20.0).contains(&each), "{each} bytes");
+    (0..WAITING).for_each(push);
+    let each = (live_bytes() - before) as f64 / WAITING as f64;
     drop(release);
     wait_until("all have run", || {
-        SUM.load(SeqCst) == COUNT * (COUNT - 1) / 2
+        SUM.load(SeqCst) == WAITING * (WAITING - 1) / 2
     });
+    each
 }

@@ -59,7 +59,7 @@ pub(crate) use context::{current_entity, in_turn_of};
 pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
 pub(crate) use future::{FirstPoll, Joinable, poll_budget, spawn_on, try_spawn_on};
 pub(crate) use lifecycle::{Describes, InFlightPush, outlast_shutdown};
-pub(crate) use queue::TaskCell;
+pub(crate) use queue::{TaskCell, TaskRing};
 pub(crate) use shared::Shared;
 pub(crate) use simulation::Random;
 pub(crate) use wait::{

@@ -15,3 +15,4 @@ pub(in crate::pool) use fifo::CHUNK_LEN;
 pub(in crate::pool) use inject_queue::{InjectClosed, InjectQueue};
 pub(in crate::pool) use local::{Local, Runnable, WorkBatch};
 pub(crate) use task_cell::TaskCell;
+pub(crate) use task_ring::TaskRing;

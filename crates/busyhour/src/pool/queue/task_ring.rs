@@ -8,7 +8,7 @@ use crate::task::{PACKED_WORDS_MAX, Task, Word, pack, packed_words, unpack};
 /// The tasks follow each other from `head` to `tail`, each in one piece. One that
 /// begins before the end of the ring may reach beyond it, where the memory has room
 /// for one task; the next one begins at 0.
-pub(super) struct TaskRing {
+pub(crate) struct TaskRing {
     /// As many words as the ring is long, and [`PACKED_WORDS_MAX`] more; or none.
     words: Box<[Word]>,
     head: usize,
@@ -18,7 +18,7 @@ pub(super) struct TaskRing {
 
 impl TaskRing {
     /// An empty ring, without memory.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             words: Box::new([]),
             head: 0,
@@ -38,7 +38,7 @@ impl TaskRing {
     }
 
     #[inline(always)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
@@ -64,7 +64,7 @@ impl TaskRing {
     /// Appends the task that `make` creates. The first one allocates room for so many
     /// words, [`PACKED_WORDS_MAX`] at least.
     #[inline(always)]
-    pub(super) fn push(&mut self, capacity: usize, make: impl FnOnce() -> Task) {
+    pub(crate) fn push(&mut self, capacity: usize, make: impl FnOnce() -> Task) {
         if !self.has_room() {
             self.grow(capacity);
         }
@@ -77,7 +77,7 @@ impl TaskRing {
 
     /// Moves the oldest task to an empty cell; returns whether there was one.
     #[inline(always)]
-    pub(super) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
+    pub(crate) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
         if self.len == 0 {
             return false;
         }
@@ -88,7 +88,7 @@ impl TaskRing {
     }
 
     /// Takes the oldest task.
-    pub(super) fn take(&mut self) -> Option<Task> {
+    pub(crate) fn take(&mut self) -> Option<Task> {
         if self.len == 0 {
             return None;
         }
