@@ -77,26 +77,28 @@ enum WhichLine {
 use LineStep::{Hold, Read, Work, Write};
 use WhichLine::{ByProcessor, Drawn, One, Same};
 
+/// The sums are measured on one processor of an AMD EPYC, 30 November 2026, but for 10,000 serializers and for
+/// nobody who subscribes; how they divide into steps is estimated.
 const USES: &[ContendedUse] = &[
     ContendedUse {
         what: "a plain task pushes the next one",
-        steps: &[Work(19), Read(One(0)), Read(One(1))],
+        steps: &[Work(16), Read(One(0)), Read(One(1))],
     },
     ContendedUse {
         what: "the same, and adds to one counter of all",
-        steps: &[Work(19), Read(One(0)), Read(One(1)), Write(One(2))],
+        steps: &[Work(16), Read(One(0)), Read(One(1)), Write(One(2))],
     },
     ContendedUse {
         what: "a task goes to a serializer that ran here last",
-        steps: &[Work(75), Read(One(0)), Read(One(1))],
+        steps: &[Work(33), Read(One(0)), Read(One(1))],
     },
     ContendedUse {
         what: "a task goes to any of 10,000 serializers",
         steps: &[
-            Work(75),
+            Work(33),
             Read(One(0)),
             Read(One(1)),
-            Hold(Drawn(1, 10_000), 10),
+            Hold(Drawn(1, 10_000), 9),
             Write(Same(2)),
             Write(Same(3)),
             Write(Same(4)),
@@ -105,17 +107,17 @@ const USES: &[ContendedUse] = &[
     ContendedUse {
         what: "a task goes to one serializer for all",
         steps: &[
-            Work(60),
+            Work(26),
             Read(One(0)),
             Read(One(1)),
-            Hold(One(2), 15),
+            Hold(One(2), 7),
             Write(One(3)),
         ],
     },
     ContendedUse {
-        what: "pin and unpin, each its own buffer",
+        what: "pin and unpin, each its own buffer, neighbours",
         steps: &[
-            Work(14),
+            Work(7),
             Write(ByProcessor(0, STRIPES)),
             Write(ByProcessor(0, STRIPES)),
         ],
@@ -123,7 +125,7 @@ const USES: &[ContendedUse] = &[
     ContendedUse {
         what: "pin and unpin, all the same buffer",
         steps: &[
-            Work(14),
+            Work(7),
             Read(One(0)),
             Write(ByProcessor(1, STRIPES)),
             Write(ByProcessor(1, STRIPES)),
@@ -132,26 +134,26 @@ const USES: &[ContendedUse] = &[
     ContendedUse {
         what: "a timer is added and cancelled where it was added",
         steps: &[
-            Work(100),
-            Hold(ByProcessor(0, TIMER_SHARDS), 60),
-            Hold(ByProcessor(0, TIMER_SHARDS), 60),
+            Work(37),
+            Hold(ByProcessor(0, TIMER_SHARDS), 22),
+            Hold(ByProcessor(0, TIMER_SHARDS), 22),
         ],
     },
     ContendedUse {
         what: "a timer is added here, and cancelled by anybody",
         steps: &[
-            Work(100),
-            Hold(ByProcessor(0, TIMER_SHARDS), 60),
-            Hold(Drawn(0, TIMER_SHARDS), 60),
+            Work(37),
+            Hold(ByProcessor(0, TIMER_SHARDS), 22),
+            Hold(Drawn(0, TIMER_SHARDS), 22),
         ],
     },
     ContendedUse {
         what: "an event of any key, nobody subscribes",
-        steps: &[Work(40), Hold(Drawn(0, TOPIC_SHARDS), 40)],
+        steps: &[Work(16), Hold(Drawn(0, TOPIC_SHARDS), 15)],
     },
     ContendedUse {
         what: "an event of any key for one subscription",
-        steps: &[Work(60), Hold(Drawn(1, TOPIC_SHARDS), 60), Hold(One(0), 20)],
+        steps: &[Work(24), Hold(Drawn(1, TOPIC_SHARDS), 23), Hold(One(0), 8)],
     },
 ];
 
@@ -161,7 +163,8 @@ const STRIPES: usize = 8;
 const TIMER_SHARDS: usize = 64;
 /// The topics' default.
 const TOPIC_SHARDS: usize = 64;
-/// From one processor's cache to that of another: measured, one way.
+/// From one processor's cache to that of another, one way: `versus run hand-over` has measured 25 ns between two threads
+/// of one core, and 60 to 180 between two cores.
 const MOVE_NS: u64 = 110;
 /// So long does the machine run, in virtual time.
 const END_NS: u64 = 200_000;
