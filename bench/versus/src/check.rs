@@ -182,6 +182,15 @@ impl Expect {
         }
     }
 
+    /// What was acknowledged is there when the log is opened again, and nothing else, since nothing was under way.
+    pub fn durable_log(_: &Params) -> Self {
+        Self {
+            positive: vec!["acknowledged"],
+            equal: vec![("seen", "acknowledged")],
+            ..Self::default()
+        }
+    }
+
     pub fn storm_watchers(params: &Params) -> Self {
         let watchers = params.number("watchers");
         Self {
@@ -259,6 +268,13 @@ mod tests {
         let expect = Expect::requeue(&Params::default());
         let violation = expect.violation(&checks(r#"{"counter":9,"tasks":10}"#), true);
         assert_eq!(violation.unwrap(), "counter is 9 but tasks is 10");
+    }
+
+    #[test]
+    fn a_log_that_forgets_a_record_is_detected() {
+        let expect = Expect::durable_log(&Params::default());
+        let violation = expect.violation(&checks(r#"{"acknowledged":10,"seen":9}"#), true);
+        assert_eq!(violation.unwrap(), "seen is 9 but acknowledged is 10");
     }
 
     #[test]

@@ -268,6 +268,25 @@ pub static SCENARIOS: &[Scenario] = &[
         expect: Expect::digest_folder,
     },
     Scenario {
+        name: "durable-log",
+        work: "durable-log",
+        about: "one thread hands in a group of refreshes of registrations, waits until it is durable, and goes on",
+        axis: "group",
+        metrics: &[
+            higher("records_per_s", "1/s"),
+            lower("commit_p50_us", "µs"),
+            lower("commit_p99_us", "µs"),
+            lower("commit_max_us", "µs"),
+            lower("cpu_us_per_record", "µs"),
+        ],
+        weight: 8,
+        full: || durable(100_000, 3_000),
+        short: || durable(100_000, 1_000),
+        quick: || durable(10_000, 200),
+        tiny: || grid(&[("bindings", &[100]), ("ms", &[20]), ("group", &[16])]),
+        expect: Expect::durable_log,
+    },
+    Scenario {
         name: "storm",
         work: "storm",
         about: "devices register at a registrar over loopback, so many a second",
@@ -539,6 +558,14 @@ fn by_iax2(seconds: u64, offered: &[u64]) -> Vec<Params> {
             ("offered", offered),
         ],
     )
+}
+
+fn durable(bindings: u64, ms: u64) -> Vec<Params> {
+    grid(&[
+        ("bindings", &[bindings]),
+        ("ms", &[ms]),
+        ("group", &[1, 16, 256]),
+    ])
 }
 
 /// Refreshes and new devices.

@@ -1,0 +1,149 @@
+//! The store with its journal, through its public interface.
+
+use crate::{
+    durable_log::{DurableLog, Outcome, Setup},
+    refresh::Refresh,
+};
+use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, Lease};
+use busyhour_sip::Flow;
+use busyhour_store::{Change, CommitError, SqliteOptions, SqliteStore, Store};
+use std::{
+    path::Path,
+    sync::mpsc::{Receiver, Sender, channel},
+};
+
+/// A group is one batch with one completion.
+pub struct Whole(Committer);
+
+/// Each refresh is a batch of its own, as in the server, and all of a group are under way together.
+pub struct Each(Committer);
+
+struct Committer {
+    store: SqliteStore,
+    sender: Sender<Result<(), CommitError>>,
+    committed: Receiver<Result<(), CommitError>>,
+}
+
+impl DurableLog for Whole {
+    fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
+        Committer::open(folder, setup).map(Self)
+    }
+
+    fn commit(&mut self, group: &[Refresh]) -> Outcome<()> {
+        self.0.send(group.iter().map(|one| renew(*one)).collect())?;
+        self.0.receive()
+    }
+
+    fn settle(&mut self) -> Outcome<()> {
+        self.0.settle()
+    }
+
+    fn seen(folder: &Path, _: Setup) -> Outcome<u64> {
+        refreshes(folder)
+    }
+}
+
+impl DurableLog for Each {
+    fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
+        Committer::open(folder, setup).map(Self)
+    }
+
+    fn commit(&mut self, group: &[Refresh]) -> Outcome<()> {
+        for one in group {
+            self.0.send(vec![renew(*one)])?;
+        }
+        group.iter().try_for_each(|_| self.0.receive())
+    }
+
+    fn settle(&mut self) -> Outcome<()> {
+        self.0.settle()
+    }
+
+    fn seen(folder: &Path, _: Setup) -> Outcome<u64> {
+        refreshes(folder)
+    }
+}
+
+impl Committer {
+    fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
+        let (sender, committed) = channel();
+        let made = Self {
+            store: open(folder)?,
+            sender,
+            committed,
+        };
+        let ids: Vec<u64> = (1..=setup.bindings).collect();
+        for some in ids.chunks(1000) {
+            made.send(some.iter().map(|id| put(*id)).collect())?;
+            made.receive()?;
+        }
+        made.settle()?;
+        Ok(made)
+    }
+
+    fn send(&self, changes: Vec<Change>) -> Outcome<()> {
+        let sender = self.sender.clone();
+        let told = move |outcome| drop(sender.send(outcome));
+        Ok(self.store.commit(changes, Box::new(told))?)
+    }
+
+    fn receive(&self) -> Outcome<()> {
+        Ok(self.committed.recv()??)
+    }
+
+    /// A load waits until the database has followed; it leaves out the bindings, which the others do not read either.
+    fn settle(&self) -> Outcome<()> {
+        self.store.load_lazily()?;
+        Ok(())
+    }
+}
+
+fn open(folder: &Path) -> Outcome<SqliteStore> {
+    let mut options = SqliteOptions::new(folder.join("busyhour.db"));
+    options.eager_bindings_max = 0;
+    Ok(SqliteStore::open(options)?)
+}
+
+fn refreshes(folder: &Path) -> Outcome<u64> {
+    let bindings = open(folder)?.load()?.bindings;
+    Ok(bindings
+        .iter()
+        .map(|one| u64::from(one.lease.cseq) - 1)
+        .sum())
+}
+
+fn put(id: u64) -> Change {
+    BindingChange::Put {
+        id: BindingId(id),
+        aor: format!("sip:device{id}@example.com").into(),
+        contact: Contact::new(ContactParts {
+            uri: &format!("sip:device{id}@192.0.2.1:5062"),
+            parameters: "",
+            q_milli: None,
+            call_id: &format!("{id}-call@192.0.2.1"),
+            path: "",
+            user_agent: "a telephone of some make",
+            flow: Flow::udp(([192, 0, 2, 1], 5062).into(), ([192, 0, 2, 2], 5060).into()),
+        }),
+        lease: lease(Refresh { id, cseq: 1 }),
+    }
+    .into()
+}
+
+fn renew(one: Refresh) -> Change {
+    BindingChange::Renew {
+        id: BindingId(one.id),
+        lease: lease(one),
+    }
+    .into()
+}
+
+fn lease(one: Refresh) -> Lease {
+    Lease {
+        cseq: one.cseq,
+        granted_s: Refresh::GRANTED_S,
+        expires_at: UnixTime::from_nanos(one.expires_at_ns()),
+        removed: false,
+    }
+}

@@ -1,0 +1,130 @@
+//! A log with the database behind it: a thread writes what is new, once a second or as soon as a thousand rows
+//! are new, as the store does.
+
+use crate::{
+    durable_log::{DurableLog, Outcome, Setup},
+    lease_table::LeaseTable,
+    refresh::Refresh,
+};
+use std::{
+    collections::BTreeMap,
+    mem,
+    path::Path,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// A log that is written by one thread.
+pub trait Log: Sized {
+    fn open(folder: &Path) -> Outcome<Self>;
+
+    /// Returns when all of the group is durable.
+    fn append(&mut self, group: &[Refresh]) -> Outcome<()>;
+
+    /// How many refreshes are found when the log is opened again.
+    fn seen(folder: &Path, setup: Setup) -> Outcome<u64>;
+}
+
+pub struct Followed<L> {
+    log: L,
+    follower: Option<Follower>,
+}
+
+struct Follower {
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    is_due: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Rows that the database lacks, in the order of the table.
+    rows: BTreeMap<u64, Refresh>,
+    is_closed: bool,
+}
+
+impl<L: Log> DurableLog for Followed<L> {
+    fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
+        let table = LeaseTable::make(folder, setup.bindings)?;
+        Ok(Self {
+            log: L::open(folder)?,
+            follower: setup.is_followed.then(|| Follower::start(table)),
+        })
+    }
+
+    fn commit(&mut self, group: &[Refresh]) -> Outcome<()> {
+        self.log.append(group)?;
+        if let Some(follower) = &self.follower {
+            follower.shared.add(group);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Outcome<()> {
+        let Some(follower) = self.follower.take() else {
+            return Ok(());
+        };
+        follower.shared.state().is_closed = true;
+        follower.shared.is_due.notify_one();
+        let ended = follower.thread.join();
+        ended.map_err(|_| "the thread that follows has panicked".into())
+    }
+
+    /// What is in the log alone; what is in the database alone must be the same.
+    fn seen(folder: &Path, setup: Setup) -> Outcome<u64> {
+        let seen = L::seen(folder, setup)?;
+        if setup.is_followed && LeaseTable::open(folder)?.refreshes()? != seen {
+            return Err("the database has not followed".into());
+        }
+        Ok(seen)
+    }
+}
+
+impl Follower {
+    fn start(table: LeaseTable) -> Self {
+        let shared = Arc::new(Shared::default());
+        let follows = shared.clone();
+        let thread = thread::spawn(move || follows.follow(table));
+        Self { shared, thread }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, group: &[Refresh]) {
+        let mut state = self.state();
+        state.rows.extend(group.iter().map(|one| (one.id, *one)));
+        if state.rows.len() >= ROWS {
+            self.is_due.notify_one();
+        }
+    }
+
+    fn follow(&self, mut table: LeaseTable) {
+        loop {
+            let state = self.state();
+            let waits = |state: &mut State| state.rows.len() < ROWS && !state.is_closed;
+            let waited = self.is_due.wait_timeout_while(state, PERIOD, waits);
+            let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let (rows, is_closed) = (mem::take(&mut state.rows), state.is_closed);
+            drop(state);
+            if let Err(error) = table.renew(rows.into_values()) {
+                panic!("the database cannot be written: {error}");
+            }
+            if is_closed {
+                return;
+            }
+        }
+    }
+}
+
+const ROWS: usize = 1000;
+const PERIOD: Duration = Duration::from_secs(1);

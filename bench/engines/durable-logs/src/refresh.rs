@@ -1,0 +1,46 @@
+//! What a refresh writes.
+
+/// The new lease of a binding.
+#[derive(Debug, Clone, Copy)]
+pub struct Refresh {
+    pub id: u64,
+    pub cseq: u32,
+}
+
+impl Refresh {
+    pub const GRANTED_S: u32 = 3600;
+
+    pub fn expires_at_ns(self) -> u64 {
+        (1_800_000_000 + u64::from(self.cseq)) * 1_000_000_000
+    }
+
+    /// As the store's journal has it: a kind, the binding's id, and the lease.
+    pub fn append_to(self, bytes: &mut Vec<u8>) {
+        bytes.push(KIND);
+        bytes.extend(self.id.to_le_bytes());
+        bytes.extend(self.lease());
+    }
+
+    /// What a table has beside the id.
+    pub fn lease(self) -> [u8; LEASE_LEN] {
+        let mut bytes = [0; LEASE_LEN];
+        bytes[..4].copy_from_slice(&self.cseq.to_le_bytes());
+        bytes[4..8].copy_from_slice(&Self::GRANTED_S.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.expires_at_ns().to_le_bytes());
+        bytes
+    }
+}
+
+/// How many refreshes a binding had whose lease these bytes are: its first lease has a CSeq of 1, and each refresh one more.
+pub fn refreshes_of(lease: &[u8]) -> u64 {
+    let cseq = lease
+        .first_chunk()
+        .map_or(1, |cseq| u32::from_le_bytes(*cseq));
+    u64::from(cseq) - 1
+}
+
+/// The number of a group, a length and a checksum, as in the head of a record of the journal.
+pub const HEAD_LEN: usize = 28;
+pub const REFRESH_LEN: usize = 1 + 8 + LEASE_LEN;
+const LEASE_LEN: usize = 4 + 4 + 8 + 1;
+const KIND: u8 = 2;
