@@ -559,6 +559,10 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "an allocator that counts",
     ),
     (
+        "crates/busyhour/tests/memory.rs",
+        "an allocator that counts bytes",
+    ),
+    (
         "crates/busyhour/tests/bus_memory.rs",
         "an allocator that counts bytes",
     ),

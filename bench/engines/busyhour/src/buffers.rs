@@ -31,7 +31,7 @@ impl Pins for Pool {
 pub fn run(args: &Args) {
     let pool = Pool(
         BufferPool::builder()
-            .budget_bytes(BUDGET_BYTES)
+            .budget_bytes(args.optional("budget_bytes").unwrap_or(BUDGET_BYTES))
             .build()
             .expect("a budget"),
     );

@@ -19,11 +19,12 @@ use kit::{
 };
 
 pub fn run(args: &Args) {
-    let pick_ns = pick_ns(args.number("rq"), args.number("ms"));
-    switch(args.number("rq"), args.number("ms")).report(Some(pick_ns));
+    let pick_ns = pick_ns(args);
+    switch(args.number("rq"), args.number("ms")).report(pick_ns);
 }
 
-fn pick_ns(rq: u64, ms: u64) -> f64 {
+fn pick_ns(args: &Args) -> Option<f64> {
+    let rq = args.number("rq");
     let mut queue = RunQueue::new(WorkerId::new(0));
     let mut sched_states: Vec<SchedState> =
         (0..rq).map(|_| SchedState::new(Class::default())).collect();
@@ -31,11 +32,10 @@ fn pick_ns(rq: u64, ms: u64) -> f64 {
         queue.wake(index as u32, sched_state, QueueEnd::Back);
     }
     let mut running = queue.pick().expect("all are runnable");
-    let (pick_ns, _counts) = time_picks(rq, ms, || {
+    time_picks(args, || {
         running = queue.switch(running, &mut sched_states[running as usize], TICK);
         running as usize
-    });
-    pick_ns
+    })
 }
 
 pub fn run_busy(args: &Args) {

@@ -45,6 +45,6 @@ pub fn run_busy(args: &Args) {
 pub fn run(args: &Args) {
     let (rq, ms) = (args.number("rq"), args.number("ms"));
     let mut buckets = RunBuckets::new(rq as usize);
-    let (pick_ns, _) = time_picks(rq, ms, || buckets.pick());
-    time_switches(rq, ms, || buckets.pick()).report(Some(pick_ns));
+    let pick_ns = time_picks(args, || buckets.pick());
+    time_switches(rq, ms, || buckets.pick()).report(pick_ns);
 }

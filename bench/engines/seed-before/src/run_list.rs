@@ -83,6 +83,6 @@ pub fn run_busy(args: &Args) {
 pub fn run(args: &Args) {
     let (rq, ms) = (args.number("rq"), args.number("ms"));
     let mut list = RunList::new(rq as usize);
-    let (pick_ns, _) = time_picks(rq, ms, || list.pick());
-    time_switches(rq, ms, || list.pick()).report(Some(pick_ns));
+    let pick_ns = time_picks(args, || list.pick());
+    time_switches(rq, ms, || list.pick()).report(pick_ns);
 }
