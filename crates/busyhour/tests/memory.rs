@@ -30,13 +30,13 @@ fn what_each_of_100_000_takes() {
 
 fn timers() {
     let deadline = |number| Instant::from_nanos(1 + scatter(number) % MINUTE_NS);
-    report("a timer of a queue, with 8 bytes for its value", 64, || {
+    report("a timer of a queue, with 8 bytes for its value", 26, || {
         let mut queue = TimerQueue::new();
         (0..COUNT).for_each(|number| _ = queue.add(deadline(number), number));
         queue
     });
-    service_timers::<2>("a timer of the service, closure of 16 bytes", 80);
-    service_timers::<6>("a timer of the service, closure of 48 bytes", 140);
+    service_timers::<2>("a timer of the service, closure of 16 bytes", 76);
+    service_timers::<6>("a timer of the service, closure of 48 bytes", 135);
 }
 
 /// Their closures hold so many words.
@@ -59,7 +59,7 @@ fn serializers() {
     let pool = TaskPool::builder().workers(1).build().unwrap();
     report(
         "an idle serializer without a name, its handle of 8 among them",
-        208,
+        210,
         || (0..COUNT).map(|_| pool.ephemeral()).collect::<Vec<_>>(),
     );
 }
@@ -78,12 +78,12 @@ fn subscriptions() {
 }
 
 fn keys() {
-    report("a cached key with an event of 16 bytes", 200, || {
+    report("a cached key with an event of 16 bytes", 75, || {
         let topic = Topic::<Shared>::builder("cached").cached().build();
         (0..COUNT).for_each(|key| _ = topic.publish(Shared { key, value: key }));
         topic
     });
-    report("the same with a packed event of two words", 250, || {
+    report("the same with a packed event of two words", 97, || {
         let topic = Topic::<Packed>::builder("packed").cached().build();
         (0..COUNT).for_each(|key| _ = topic.publish(Packed(Shared { key, value: key })));
         topic

@@ -15,6 +15,7 @@ use std::{
 use busyhour::{
     pool::TaskPool,
     serializer::{Serializer, ShutdownGroup},
+    task::Overflow,
 };
 
 struct Counting;

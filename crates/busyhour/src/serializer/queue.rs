@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// The first waiting task is stored in the serializer itself, since most have
-/// one or none. The others are in a list, which is freed when it is empty.
+/// one or none. The others, and one with a key, are in a list, which is freed when it
+/// is empty.
 ///
 /// A *pinned* task is one that no overflow policy may drop.
 #[derive(Default)]
@@ -29,13 +30,16 @@ struct TaskList {
     pinned: VecDeque<PinnedTask>,
 }
 
-/// The tasks that are not pinned: in as few words as they need, until one has a key.
+/// The tasks that are not pinned.
 enum Unpinned {
+    /// In as few words as they need; none has a key.
     Packed(TaskRing),
+    /// Of a serializer that conflates.
     Keyed(Box<KeyedTasks>),
 }
 
 /// Tasks of which some have a key.
+#[derive(Default)]
 struct KeyedTasks {
     tasks: VecDeque<KeyedTask>,
     /// Where the waiting task of each key is, counted from the first task that
@@ -76,17 +80,18 @@ impl TaskQueue {
         self.first.put(make);
     }
 
-    /// Appends a task behind the first; a task with a `key` may be replaced by
-    /// a later one.
-    pub(super) fn append(&mut self, task: Task, key: Option<u64>) {
+    /// Appends a task behind the first, of a serializer that does not conflate.
+    pub(super) fn append(&mut self, task: Task) {
         let rest = self.rest.get_or_insert_default();
-        match key {
-            None => rest.unpinned.append(task),
-            Some(key) => {
-                let place = rest.next_place();
-                rest.unpinned.append_keyed(task, key, place);
-            }
-        }
+        rest.unpinned.append(task);
+    }
+
+    /// Appends a task behind the first, of a serializer that conflates; one with a
+    /// `key` may be replaced by a later one.
+    pub(super) fn append_keyed(&mut self, task: Task, key: Option<u64>) {
+        let rest = self.rest.get_or_insert_default();
+        let place = rest.next_place();
+        rest.unpinned.append_keyed(task, key, place);
     }
 
     /// Appends a task behind the first that is not to be dropped for room.
@@ -198,24 +203,25 @@ impl Unpinned {
         }
     }
 
-    fn append_keyed(&mut self, task: Task, key: u64, place: u64) {
+    fn append_keyed(&mut self, task: Task, key: Option<u64>, place: u64) {
         let keyed = self.keyed();
-        keyed.places.insert(key, place);
-        let key = Some(key);
+        if let Some(key) = key {
+            keyed.places.insert(key, place);
+        }
         keyed.tasks.push_back(KeyedTask { task, key });
     }
 
-    /// Unpacks what is packed, for a task with a key.
+    /// # Panics
+    ///
+    /// - A packed task waits: a serializer conflates always or never.
     fn keyed(&mut self) -> &mut KeyedTasks {
         if let Self::Packed(ring) = self {
-            let without_key = |task| KeyedTask { task, key: None };
-            let tasks = std::iter::from_fn(|| ring.take().map(without_key)).collect();
-            let places = HashMap::new();
-            *self = Self::Keyed(Box::new(KeyedTasks { tasks, places }));
+            assert_eq!(ring.len(), 0, "tasks of a serializer that conflates");
+            *self = Self::Keyed(Box::default());
         }
         match self {
             Self::Keyed(keyed) => keyed,
-            Self::Packed(_) => unreachable!("was unpacked"),
+            Self::Packed(_) => unreachable!("was replaced"),
         }
     }
 
@@ -259,7 +265,8 @@ fn put_if_some(task_cell: &mut TaskCell, task: Option<Task>) -> bool {
     is_some
 }
 
-/// Room for eight tasks of one word of state each, before the ring grows.
+/// A new ring has room for eight tasks whose closures hold one word; one that has gone
+/// round, for fewer.
 const RING_WORDS: usize = 16;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -277,7 +284,7 @@ mod tests {
             let task = || Task::new(move || sender.send(number).unwrap());
             match queue.is_empty() {
                 true => queue.put_first(task),
-                false => queue.append(task(), None),
+                false => queue.append(task()),
             }
         };
         (0..3).for_each(|number| push(&mut queue, number));
@@ -294,8 +301,8 @@ mod tests {
     #[test]
     fn a_key_replaces_in_place() {
         let mut queue = TaskQueue::default();
-        queue.append(Task::labelled(&"old", || ()), Some(1));
-        queue.append(Task::labelled(&"other", || ()), Some(2));
+        queue.append_keyed(Task::labelled(&"old", || ()), Some(1));
+        queue.append_keyed(Task::labelled(&"other", || ()), Some(2));
         let old = queue.replace(Task::labelled(&"new", || ()), 1).unwrap();
         assert_eq!(old.label(), Some("old"));
         assert!(queue.replace(Task::new(|| ()), 3).is_err());
@@ -334,6 +341,7 @@ mod tests {
     #[derive(Default)]
     struct Driver {
         queue: TaskQueue,
+        conflates: bool,
         pins_first: bool,
         model: VecDeque<Waiting>,
         next: u32,
@@ -352,15 +360,16 @@ mod tests {
         fn put(&mut self, is_pinned: bool, key: Option<u64>) {
             let number = self.next;
             self.next += 1;
-            let mut key = key;
-            match (self.queue.is_empty(), is_pinned) {
+            match (self.queue.is_empty() && key.is_none(), is_pinned) {
                 (true, _) => {
                     self.queue.put_first(|| Self::task(number));
                     self.pins_first = is_pinned;
-                    key = None;
                 }
                 (false, true) => self.queue.append_pinned(Self::task(number)),
-                (false, false) => self.queue.append(Self::task(number), key),
+                (false, false) if self.conflates => {
+                    self.queue.append_keyed(Self::task(number), key);
+                }
+                (false, false) => self.queue.append(Self::task(number)),
             }
             self.model.push_back(Waiting {
                 number,
@@ -375,8 +384,7 @@ mod tests {
             let model = self.model.iter_mut().find(|one| one.key == Some(key));
             match (self.queue.replace(Self::task(number), key), model) {
                 (Ok(replaced), Some(waiting)) => {
-                    replaced.run();
-                    assert_eq!(LAST.get(), waiting.number);
+                    assert_eq!(Self::number(Some(replaced)), Some(waiting.number));
                     waiting.number = number;
                     self.next += 1;
                 }
@@ -391,26 +399,29 @@ mod tests {
         }
 
         fn run(&mut self, operation: &Operation) {
-            let (taken, expected) = match operation {
-                Operation::Append => return self.put(false, None),
-                Operation::Conflate(key) => return self.conflate(*key),
-                Operation::Pin => return self.put(true, None),
+            match operation {
+                Operation::Conflate(key) if self.conflates => self.conflate(*key),
+                Operation::Append | Operation::Conflate(_) => self.put(false, None),
+                Operation::Pin => self.put(true, None),
                 Operation::Pop => {
                     let oldest = self.model.pop_front().map(|one| one.number);
-                    (self.queue.take(), oldest)
+                    assert_eq!(Self::number(self.queue.take()), oldest);
                 }
                 Operation::Displace => {
                     let expected = self.displaced();
-                    (self.queue.take_unpinned(self.pins_first), expected)
+                    let displaced = self.queue.take_unpinned(self.pins_first);
+                    assert_eq!(Self::number(displaced), expected);
                 }
-            };
-            let number = taken.map(|task| {
-                task.run();
-                LAST.get()
-            });
-            assert_eq!(number, expected);
+            }
             assert_eq!(self.queue.len(), self.model.len());
             assert_eq!(self.queue.is_empty(), self.model.is_empty());
+        }
+
+        fn number(task: Option<Task>) -> Option<u32> {
+            task.map(|task| {
+                task.run();
+                LAST.get()
+            })
         }
     }
 
@@ -421,9 +432,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_task_keeps_its_place_and_a_pinned_one_is_never_displaced(
+            conflates: bool,
             operations in proptest::collection::vec(operation(), 0..200)
         ) {
-            let mut driver = Driver::default();
+            let mut driver = Driver { conflates, ..Driver::default() };
             operations.iter().for_each(|operation| driver.run(operation));
         }
     }

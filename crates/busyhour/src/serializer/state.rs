@@ -140,7 +140,10 @@ impl SerializerState {
 
     #[inline(never)]
     fn append_behind(&mut self, task: Task) {
-        self.queue.append(task, None);
+        match self.overflow {
+            Overflow::Conflate => self.queue.append_keyed(task, None),
+            _ => self.queue.append(task),
+        }
         self.high_water = self.high_water.max(self.queue.len() as u32);
     }
 
@@ -190,7 +193,7 @@ impl SerializerState {
         if self.queue.is_empty() {
             self.head_since = now;
         }
-        self.queue.append(task, Some(key));
+        self.queue.append_keyed(task, Some(key));
         self.high_water = self.high_water.max(self.queue.len() as u32);
         PushOutcome::Queued
     }
