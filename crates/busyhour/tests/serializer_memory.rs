@@ -138,10 +138,17 @@ fn a_waiting_task_takes_some_twenty_bytes() {
     assert!((16.0..20.0).contains(&of_pool), "{of_pool} bytes");
     let of_serializer = bytes_of_waiting(&pool, |number| serializer.push(adding(number)).unwrap());
     // Its list has room for up to twice what it holds.
-    assert!(
-        (16.0..22.0).contains(&of_serializer),
-        "{of_serializer} bytes"
-    );
+    let expected = 16.0..22.0;
+    assert!(expected.contains(&of_serializer), "{of_serializer} bytes");
+    let conflating = pool.serializer("conflating").capacity(WAITING);
+    let conflating = conflating.overflow(Overflow::Conflate).build().unwrap();
+    let of_keyed = bytes_of_waiting(&pool, |number| {
+        conflating
+            .push_keyed(number as u64, adding(number))
+            .unwrap();
+    });
+    // 80 for the task and 17 for the place of its key, each with room for more.
+    assert!((97.0..130.0).contains(&of_keyed), "{of_keyed} bytes");
 }
 
 const WAITING: usize = 100_000;
