@@ -12,15 +12,19 @@
 # or by module of the server (scripts/profile-storm.sh)
 #   storm storm-digest storm-iax2 calls
 # ENGINE is a folder below bench/engines with its program's name behind a comma where it has several, as in
-# std,swept-heap; busyhour unless told. Before and after: run it in both trees. What the engine does before the first operation
-# counts too, so rows are long enough for that to be a few instructions; a row that goes by time goes on ten times as
-# long under valgrind, and its waiting threads turn there. A turn takes so long there that a worker reads the clock after
-# each, where it reads it after each 64th otherwise: compare run-queue and serializer rows with the same engine before and after.
+# std,swept-heap; busyhour unless told. Before and after: run it in both trees. What the engine does before the first
+# operation counts too, so rows are long enough for that to be a few instructions; a row that goes by time goes on ten times
+# as long under valgrind, and its waiting threads turn there. A turn takes so long there that a worker reads the clock after
+# each, where it reads it after each 64th otherwise: compare run-queue and serializer rows with the same engine before and
+# after.
 # What stands for a lock that goes from one thread to another are the columns futex, a thread that sleeps or is woken, and
 # switches: a lock that is got within a few turns of a loop makes neither, and takes instructions and a miss.
 # An operation of timers-N is one life, cancelled or expired; one of buffers-pin or buffers-find is with its unpin.
 # Of timers-cancel, timers-expire and buffers valgrind counts one function of bench/engines/kit alone, so only of engines in
-# Rust, and nothing else is counted (-). For what one call takes without its surroundings, see scripts/count.sh. Needs valgrind, strace and perf (Debian: linux-perf), and the engines built (make peers).
+# Rust, and nothing else is counted (-). For what one call takes without its surroundings, see scripts/count.sh.
+# BUSYHOUR names the server's program, target/release/busyhour unless told. Unless it is set, the rows storm, storm-digest,
+# storm-iax2 and calls first build that program with line tables, so that inlined code is counted in its own module.
+# Needs valgrind, strace and perf (Debian: linux-perf), and the engines built (make peers).
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
