@@ -17,7 +17,8 @@ use std::{
 
 /// A log that is written by one thread.
 pub trait Log: Sized {
-    fn open(folder: &Path) -> Outcome<Self>;
+    /// For groups of the length that `setup` gives.
+    fn open(folder: &Path, setup: Setup) -> Outcome<Self>;
 
     /// Returns when all of the group is durable.
     fn append(&mut self, group: &[Refresh]) -> Outcome<()>;
@@ -29,11 +30,13 @@ pub trait Log: Sized {
 pub struct Followed<L> {
     log: L,
     follower: Option<Follower>,
+    /// Once the follower has ended. It is closed with the log, when the processor time has been read: so are the tables of the others.
+    table: Option<LeaseTable>,
 }
 
 struct Follower {
     shared: Arc<Shared>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<LeaseTable>,
 }
 
 #[derive(Default)]
@@ -53,8 +56,9 @@ impl<L: Log> DurableLog for Followed<L> {
     fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
         let table = LeaseTable::make(folder, setup.bindings)?;
         Ok(Self {
-            log: L::open(folder)?,
+            log: L::open(folder, setup)?,
             follower: setup.is_followed.then(|| Follower::start(table)),
+            table: None,
         })
     }
 
@@ -73,7 +77,8 @@ impl<L: Log> DurableLog for Followed<L> {
         follower.shared.state().is_closed = true;
         follower.shared.is_due.notify_one();
         let ended = follower.thread.join();
-        ended.map_err(|_| "the thread that follows has panicked".into())
+        self.table = Some(ended.map_err(|_| "the thread that follows has panicked")?);
+        Ok(())
     }
 
     /// What is in the log alone; what is in the database alone must be the same.
@@ -108,7 +113,7 @@ impl Shared {
         }
     }
 
-    fn follow(&self, mut table: LeaseTable) {
+    fn follow(&self, mut table: LeaseTable) -> LeaseTable {
         loop {
             let state = self.state();
             let waits = |state: &mut State| state.rows.len() < ROWS && !state.is_closed;
@@ -120,7 +125,7 @@ impl Shared {
                 panic!("the database cannot be written: {error}");
             }
             if is_closed {
-                return;
+                return table;
             }
         }
     }

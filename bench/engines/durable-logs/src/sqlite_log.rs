@@ -3,8 +3,8 @@
 use crate::{
     durable_log::{Outcome, Setup},
     follower::Log,
-    lease_table::connect,
-    refresh::Refresh,
+    lease_table::{begin_log_again, connect},
+    refresh::{REFRESH_LEN, Refresh},
 };
 use rusqlite::{Connection, params};
 use std::path::Path;
@@ -16,13 +16,21 @@ pub struct SqliteLog {
 }
 
 impl Log for SqliteLog {
-    fn open(folder: &Path) -> Outcome<Self> {
-        let connection = connect(&folder.join("log.db"))?;
+    /// All rows are there from the begin, as long as those that replace them, and so is SQLite's own log.
+    fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
+        let mut connection = connect(&folder.join("log.db"))?;
         connection
             .execute_batch("CREATE TABLE log (slot INTEGER PRIMARY KEY, number, refreshes BLOB)")?;
+        let nothing = vec![0; setup.group as usize * REFRESH_LEN];
+        let transaction = connection.transaction()?;
+        for number in FIRST - SLOTS..FIRST {
+            put(&transaction, number, &nothing)?;
+        }
+        transaction.commit()?;
+        begin_log_again(&connection)?;
         Ok(Self {
             connection,
-            number: 0,
+            number: FIRST,
             bytes: Vec::new(),
         })
     }
@@ -30,11 +38,8 @@ impl Log for SqliteLog {
     fn append(&mut self, group: &[Refresh]) -> Outcome<()> {
         self.bytes.clear();
         group.iter().for_each(|one| one.append_to(&mut self.bytes));
+        put(&self.connection, self.number, &self.bytes)?;
         self.number += 1;
-        let mut put = self
-            .connection
-            .prepare_cached("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3)")?;
-        put.execute(params![self.number % SLOTS, self.number, self.bytes])?;
         Ok(())
     }
 
@@ -46,12 +51,20 @@ impl Log for SqliteLog {
             [SLOTS],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
-        if rows != last.min(SLOTS) {
+        if rows != SLOTS {
             return Err("a row of the log is missing".into());
         }
-        Ok(last as u64 * setup.group)
+        Ok((last + 1 - FIRST) as u64 * setup.group)
     }
+}
+
+fn put(connection: &Connection, number: i64, refreshes: &[u8]) -> Outcome<()> {
+    let mut put = connection.prepare_cached("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3)")?;
+    put.execute(params![number % SLOTS, number, refreshes])?;
+    Ok(())
 }
 
 /// 16 MiB of groups of 256, as long as the store's journal.
 const SLOTS: i64 = 2048;
+/// The number of the first group. SQLite has six bytes for each number from here on, so a row keeps its length when another takes its place.
+const FIRST: i64 = 1 << 40;
