@@ -125,7 +125,10 @@ fn copy(folder: &Path) -> Outcome<()> {
     let reader = Connection::open(folder.join(DATABASE))?;
     reader.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
     let files = ["", "-wal", ".journal"].map(|end| folder.join(format!("{DATABASE}{end}")));
-    let copied = Command::new("cp").args(files).arg(folder.join(COPY)).status()?;
+    let copied = Command::new("cp")
+        .args(files)
+        .arg(folder.join(COPY))
+        .status()?;
     match copied.success() {
         true => Ok(()),
         false => Err("the store cannot be copied".into()),

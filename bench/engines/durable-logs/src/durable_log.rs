@@ -5,7 +5,7 @@ use kit::{Args, Output, Random};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     error::Error,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -119,10 +119,11 @@ struct Folder(PathBuf);
 impl Folder {
     /// Removes first what processes that were killed have left there.
     fn make(around: &Path) -> Outcome<Self> {
-        let wrap = |error| format!("{}: {error}", around.display());
+        let wrap = |error: io::Error| format!("{}: {error}", around.display());
         for entry in fs::read_dir(around).map_err(wrap)? {
             let entry = entry.map_err(wrap)?;
-            if is_left_behind(&entry.file_name().to_string_lossy()) {
+            let is_folder = entry.file_type().map_err(wrap)?.is_dir();
+            if is_folder && is_left_behind(&entry.file_name().to_string_lossy()) {
                 fs::remove_dir_all(entry.path()).map_err(wrap)?;
             }
         }

@@ -75,7 +75,8 @@ pub fn connect(path: &Path) -> Outcome<Connection> {
 
 /// SQLite writes its log again from its begin. The log keeps its length from here on: a checkpoint never makes it shorter.
 pub fn begin_log_again(connection: &Connection) -> Outcome<()> {
-    let is_busy: bool = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get(0))?;
+    let is_busy: bool =
+        connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get(0))?;
     match is_busy {
         true => Err("a checkpoint was not finished".into()),
         false => Ok(()),

@@ -21,7 +21,7 @@ impl Log for SqliteLog {
         let mut connection = connect(&folder.join("log.db"))?;
         connection
             .execute_batch("CREATE TABLE log (slot INTEGER PRIMARY KEY, number, refreshes BLOB)")?;
-        let nothing = vec![0; setup.group as usize * REFRESH_LEN];
+        let nothing = vec![0_u8; setup.group as usize * REFRESH_LEN];
         let transaction = connection.transaction()?;
         for number in FIRST - SLOTS..FIRST {
             put(&transaction, number, &nothing)?;

@@ -26,7 +26,9 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() {
     if let Err(error) = run() {
-        let why = error.source().map_or(String::new(), |why| format!(": {why}"));
+        let why = error
+            .source()
+            .map_or(String::new(), |why| format!(": {why}"));
         eprintln!("renew-on-postgres: {error}{why}");
         std::process::exit(1);
     }
@@ -39,7 +41,8 @@ fn run() -> Outcome<()> {
     };
     let number =
         |at: usize, otherwise: u64| rest.get(at).map_or(Ok(otherwise), |text| text.parse());
-    let (rounds, group, seconds) = (rounds.parse()?, number(0, 128)?, number(1, 3)?);
+    let rounds: u64 = rounds.parse()?;
+    let (group, seconds) = (number(0, 128)?, number(1, 3)?);
     if rounds == 0 || group == 0 || seconds == 0 {
         return Err(format!("ROUNDS, GROUP and SECONDS are 1 at least\n{USAGE}").into());
     }
@@ -57,7 +60,7 @@ fn refuse_registrar(url: &str) -> Outcome<()> {
     let Some(found) = Client::connect(url, NoTls)?.query_opt(sought, &[])? else {
         return Ok(());
     };
-    let [database, schema, table]: [String; 3] = [0, 1, 2].map(|at| found.get(at));
+    let [database, schema, table]: [String; 3] = [0_usize, 1, 2].map(|at| found.get(at));
     Err(format!(
         "the database {database} has the table {schema}.{table}, so it may be a registrar's, and nothing was written there; \
          make an empty database (createdb renew) and name that one in the URL"
@@ -224,7 +227,9 @@ struct Copy(Client, Statement);
 impl Copy {
     fn open(url: &str) -> Outcome<Self> {
         let mut client = Client::connect(url, NoTls)?;
-        client.batch_execute("CREATE TEMPORARY TABLE new (LIKE renew_on_postgres) ON COMMIT DELETE ROWS")?;
+        client.batch_execute(
+            "CREATE TEMPORARY TABLE new (LIKE renew_on_postgres) ON COMMIT DELETE ROWS",
+        )?;
         let renew = client.prepare(
             "UPDATE renew_on_postgres AS old SET cseq = new.cseq, granted_s = new.granted_s, expires_at_ns = new.expires_at_ns, removed = new.removed
              FROM new WHERE old.id = new.id",
