@@ -1,5 +1,4 @@
-//! A log with the database behind it: a thread writes what is new, once a second or as soon as a thousand rows
-//! are new, as the store does.
+//! A log with the database behind it: a thread writes the leases that have changed once a second, as the store does.
 
 use crate::{
     durable_log::{DurableLog, Outcome, Setup},
@@ -31,7 +30,7 @@ pub struct Followed<L> {
     log: L,
     follower: Option<Follower>,
     /// Once the follower has ended. It is closed with the log, when the processor time has been read: so are the tables of the others.
-    table: Option<LeaseTable>,
+    _table: Option<LeaseTable>,
 }
 
 struct Follower {
@@ -42,7 +41,7 @@ struct Follower {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    is_due: Condvar,
+    ends: Condvar,
 }
 
 #[derive(Default)]
@@ -58,7 +57,7 @@ impl<L: Log> DurableLog for Followed<L> {
         Ok(Self {
             log: L::open(folder, setup)?,
             follower: setup.is_followed.then(|| Follower::start(table)),
-            table: None,
+            _table: None,
         })
     }
 
@@ -75,9 +74,9 @@ impl<L: Log> DurableLog for Followed<L> {
             return Ok(());
         };
         follower.shared.state().is_closed = true;
-        follower.shared.is_due.notify_one();
+        follower.shared.ends.notify_one();
         let ended = follower.thread.join();
-        self.table = Some(ended.map_err(|_| "the thread that follows has panicked")?);
+        self._table = Some(ended.map_err(|_| "the thread that follows has panicked")?);
         Ok(())
     }
 
@@ -106,18 +105,16 @@ impl Shared {
     }
 
     fn add(&self, group: &[Refresh]) {
-        let mut state = self.state();
-        state.rows.extend(group.iter().map(|one| (one.id, *one)));
-        if state.rows.len() >= ROWS {
-            self.is_due.notify_one();
-        }
+        let rows = group.iter().map(|one| (one.id, *one));
+        self.state().rows.extend(rows);
     }
 
     fn follow(&self, mut table: LeaseTable) -> LeaseTable {
         loop {
             let state = self.state();
-            let waits = |state: &mut State| state.rows.len() < ROWS && !state.is_closed;
-            let waited = self.is_due.wait_timeout_while(state, PERIOD, waits);
+            let waited = self
+                .ends
+                .wait_timeout_while(state, PERIOD, |state| !state.is_closed);
             let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
             let (rows, is_closed) = (mem::take(&mut state.rows), state.is_closed);
             drop(state);
@@ -131,5 +128,4 @@ impl Shared {
     }
 }
 
-const ROWS: usize = 1000;
 const PERIOD: Duration = Duration::from_secs(1);
