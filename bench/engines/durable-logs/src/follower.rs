@@ -1,9 +1,10 @@
-//! A log with the database behind it: a thread writes the leases that have changed once a second, as the store does.
+//! A log with the database behind it: a thread writes the leases that have changed once a second, or when half of
+//! the room for groups in the store's journal is used, as the store does.
 
 use crate::{
     durable_log::{DurableLog, Outcome, Setup},
     lease_table::LeaseTable,
-    refresh::Refresh,
+    refresh::{LOG_BYTES, Refresh, record_len},
 };
 use std::{
     collections::BTreeMap,
@@ -41,13 +42,15 @@ struct Follower {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    ends: Condvar,
+    is_due: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     /// Rows that the database lacks, in the order of the table.
     rows: BTreeMap<u64, Refresh>,
+    /// In the rows.
+    bytes: usize,
     is_closed: bool,
 }
 
@@ -74,7 +77,7 @@ impl<L: Log> DurableLog for Followed<L> {
             return Ok(());
         };
         follower.shared.state().is_closed = true;
-        follower.shared.ends.notify_one();
+        follower.shared.is_due.notify_one();
         let ended = follower.thread.join();
         self._table = Some(ended.map_err(|_| "the thread that follows has panicked")?);
         Ok(())
@@ -105,18 +108,23 @@ impl Shared {
     }
 
     fn add(&self, group: &[Refresh]) {
-        let rows = group.iter().map(|one| (one.id, *one));
-        self.state().rows.extend(rows);
+        let mut state = self.state();
+        state.rows.extend(group.iter().map(|one| (one.id, *one)));
+        state.bytes += record_len(group.len());
+        if state.bytes > LOG_BYTES / 2 {
+            self.is_due.notify_one();
+        }
     }
 
     fn follow(&self, mut table: LeaseTable) -> LeaseTable {
         loop {
             let state = self.state();
-            let waited = self
-                .ends
-                .wait_timeout_while(state, PERIOD, |state| !state.is_closed);
+            let waited = self.is_due.wait_timeout_while(state, PERIOD, |state| {
+                state.bytes <= LOG_BYTES / 2 && !state.is_closed
+            });
             let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
             let (rows, is_closed) = (mem::take(&mut state.rows), state.is_closed);
+            state.bytes = 0;
             drop(state);
             if let Err(error) = table.renew(rows.into_values()) {
                 panic!("the database cannot be written: {error}");
