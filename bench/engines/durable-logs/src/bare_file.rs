@@ -3,7 +3,7 @@
 
 use crate::{
     durable_log::{DurableLog, Outcome, Setup},
-    refresh::{HEAD_LEN, REFRESH_LEN, Refresh},
+    refresh::{HEAD_LEN, LOG_BYTES, Refresh, record_len},
 };
 use rustix::{
     fs::{Mode, OFlags, open},
@@ -26,7 +26,7 @@ pub struct BareFile {
 impl DurableLog for BareFile {
     fn open(folder: &Path, _: Setup) -> Outcome<Self> {
         let path = folder.join("log");
-        fs::write(&path, vec![0; FILE_BYTES])?;
+        fs::write(&path, vec![0; LOG_BYTES])?;
         File::open(&path)?.sync_all()?;
         let flags = OFlags::WRONLY | OFlags::DIRECT;
         Ok(Self {
@@ -45,7 +45,7 @@ impl DurableLog for BareFile {
         self.bytes[..8].copy_from_slice(&self.number.to_le_bytes());
         let len = record_len(group.len());
         self.bytes.resize(len, 0);
-        let at = (self.number as usize - 1) % (FILE_BYTES / len) * len;
+        let at = (self.number as usize - 1) % (LOG_BYTES / len) * len;
         self.space.resize(len + PAGE, 0);
         let begin = self.space.as_ptr().align_offset(PAGE);
         let space = &mut self.space[begin..begin + len];
@@ -90,11 +90,4 @@ impl DurableLog for BareFile {
     }
 }
 
-fn record_len(group: usize) -> usize {
-    (HEAD_LEN + group * REFRESH_LEN).next_multiple_of(SECTOR)
-}
-
-/// As long as the store's journal.
-const FILE_BYTES: usize = 16 << 20;
-const SECTOR: usize = 512;
 const PAGE: usize = 4096;

@@ -8,8 +8,11 @@ use busyhour::clock::UnixTime;
 use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, Lease};
 use busyhour_sip::Flow;
 use busyhour_store::{Change, CommitError, SqliteOptions, SqliteStore, Store};
+use rusqlite::Connection;
 use std::{
+    fs,
     path::Path,
+    process::Command,
     sync::mpsc::{Receiver, Sender, channel},
 };
 
@@ -35,6 +38,10 @@ impl DurableLog for Whole {
         self.0.receive()
     }
 
+    fn copy(&self, folder: &Path) -> Outcome<()> {
+        copy(folder)
+    }
+
     fn settle(&mut self) -> Outcome<()> {
         self.0.settle()
     }
@@ -56,6 +63,10 @@ impl DurableLog for Each {
         group.iter().try_for_each(|_| self.0.receive())
     }
 
+    fn copy(&self, folder: &Path) -> Outcome<()> {
+        copy(folder)
+    }
+
     fn settle(&mut self) -> Outcome<()> {
         self.0.settle()
     }
@@ -67,6 +78,8 @@ impl DurableLog for Each {
 
 impl Committer {
     fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
+        // Made now, since the store looks at its files more often for a while after their folder has changed.
+        fs::create_dir(folder.join(COPY))?;
         let (sender, committed) = channel();
         let made = Self {
             store: open(folder)?,
@@ -100,12 +113,38 @@ impl Committer {
 }
 
 fn open(folder: &Path) -> Outcome<SqliteStore> {
-    let mut options = SqliteOptions::new(folder.join("busyhour.db"));
+    let mut options = SqliteOptions::new(folder.join(DATABASE));
     options.eager_bindings_max = 0;
     Ok(SqliteStore::open(options)?)
 }
 
+/// Copies the files as they are: the database, which is behind, and the journal, which has the rest. The transaction keeps SQLite from
+/// using its log again from its begin, so that the log has all that a checkpoint writes meanwhile. It is another process that copies, because
+/// SQLite's locks on a file end when its own process closes that file.
+fn copy(folder: &Path) -> Outcome<()> {
+    let reader = Connection::open(folder.join(DATABASE))?;
+    reader.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
+    let files = ["", "-wal", ".journal"].map(|end| folder.join(format!("{DATABASE}{end}")));
+    let copied = Command::new("cp")
+        .args(files)
+        .arg(folder.join(COPY))
+        .status()?;
+    match copied.success() {
+        true => Ok(()),
+        false => Err("the store cannot be copied".into()),
+    }
+}
+
+/// What the copy has by its journal; what is in the store that ended in an orderly way must be the same.
 fn refreshes(folder: &Path) -> Outcome<u64> {
+    let (copied, ended) = (refreshes_in(&folder.join(COPY))?, refreshes_in(folder)?);
+    match copied == ended {
+        true => Ok(copied),
+        false => Err(format!("{copied} refreshes are in the copy, {ended} in the store").into()),
+    }
+}
+
+fn refreshes_in(folder: &Path) -> Outcome<u64> {
     let bindings = open(folder)?.load()?.bindings;
     Ok(bindings
         .iter()
@@ -147,3 +186,6 @@ fn lease(one: Refresh) -> Lease {
         removed: false,
     }
 }
+
+const DATABASE: &str = "busyhour.db";
+const COPY: &str = "copy";

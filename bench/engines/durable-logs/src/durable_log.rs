@@ -5,7 +5,7 @@ use kit::{Args, Output, Random};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     error::Error,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -19,6 +19,11 @@ pub trait DurableLog: Sized {
 
     /// Returns when all of the group is durable.
     fn commit(&mut self, group: &[Refresh]) -> Outcome<()>;
+
+    /// Copies what `seen` needs beside the folder's files, after the last acknowledgement and before `settle`.
+    fn copy(&self, _folder: &Path) -> Outcome<()> {
+        Ok(())
+    }
 
     /// Does all work that was put off.
     fn settle(&mut self) -> Outcome<()>;
@@ -44,10 +49,13 @@ pub fn run<L: DurableLog>(args: &Args) -> Outcome<()> {
     if setup.group == 0 || setup.group > setup.bindings {
         return Err("a group has one refresh at least, and none of a binding twice".into());
     }
-    let folder = Folder::make(args.word("folder").unwrap_or("."))?;
-    let mut log = L::open(&folder.0, setup)?;
     let mut refreshes = Refreshes::new(args.number("seed"), setup.bindings);
     let limit = Duration::from_millis(args.number("ms"));
+    if limit.is_zero() {
+        return Err("ms=0 leaves no time for a group; ms is 1 at least".into());
+    }
+    let folder = Folder::make(Path::new(args.word("folder").unwrap_or(".")))?;
+    let mut log = L::open(&folder.0, setup)?;
     let (mut group, mut took) = (Vec::new(), Vec::new());
     let (begun, cpu) = (Instant::now(), cpu_time());
     while begun.elapsed() < limit {
@@ -59,6 +67,7 @@ pub fn run<L: DurableLog>(args: &Args) -> Outcome<()> {
     }
     let acknowledged = took.len() as u64 * setup.group;
     let elapsed = begun.elapsed();
+    log.copy(&folder.0)?;
     log.settle()?;
     let cpu = cpu_time() - cpu;
     drop(log);
@@ -108,16 +117,35 @@ impl Refreshes {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn make(around: &str) -> Outcome<Self> {
-        let path = Path::new(around).join(format!("durable-log-{}", std::process::id()));
-        fs::create_dir_all(&path)?;
+    /// Removes first what processes that were killed have left there.
+    fn make(around: &Path) -> Outcome<Self> {
+        let wrap = |error: io::Error| format!("{}: {error}", around.display());
+        for entry in fs::read_dir(around).map_err(wrap)? {
+            let entry = entry.map_err(wrap)?;
+            let is_folder = entry.file_type().map_err(wrap)?.is_dir();
+            if is_folder && is_left_behind(&entry.file_name().to_string_lossy()) {
+                fs::remove_dir_all(entry.path()).map_err(wrap)?;
+            }
+        }
+        let path = around.join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir(&path).map_err(wrap)?;
         Ok(Self(path))
     }
 }
 
+/// Whether it is the name of a folder whose process has ended. One that has this process's number is of an earlier process.
+fn is_left_behind(name: &str) -> bool {
+    let process: Option<u32> = name
+        .strip_prefix(PREFIX)
+        .and_then(|number| number.parse().ok());
+    process.is_some_and(|id| {
+        id == std::process::id() || !Path::new("/proc").join(id.to_string()).exists()
+    })
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The process ends; whoever finds the folder knows it by its name.
+        // The process ends; the next one removes what is left.
         let _left_behind = fs::remove_dir_all(&self.0);
     }
 }
@@ -131,3 +159,5 @@ fn cpu_time() -> Duration {
 fn us(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
+
+const PREFIX: &str = "durable-log-";

@@ -14,7 +14,7 @@ pub struct FjallLog {
 }
 
 impl Log for FjallLog {
-    fn open(folder: &Path) -> Outcome<Self> {
+    fn open(folder: &Path, _: Setup) -> Outcome<Self> {
         let database = Database::builder(folder.join("fjall")).open()?;
         let leases = database.keyspace("leases", KeyspaceCreateOptions::default)?;
         Ok(Self { database, leases })
@@ -29,8 +29,8 @@ impl Log for FjallLog {
         Ok(batch.commit()?)
     }
 
-    fn seen(folder: &Path, _: Setup) -> Outcome<u64> {
-        let log = Self::open(folder)?;
+    fn seen(folder: &Path, setup: Setup) -> Outcome<u64> {
+        let log = Self::open(folder, setup)?;
         let mut seen = 0;
         for row in log.leases.iter() {
             seen += refreshes_of(&row.value()?);

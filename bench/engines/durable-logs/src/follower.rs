@@ -1,10 +1,10 @@
-//! A log with the database behind it: a thread writes what is new, once a second or as soon as a thousand rows
-//! are new, as the store does.
+//! A log with the database behind it: a thread writes the leases that have changed once a second, or when half of
+//! the room for groups in the store's journal is used, as the store does.
 
 use crate::{
     durable_log::{DurableLog, Outcome, Setup},
     lease_table::LeaseTable,
-    refresh::Refresh,
+    refresh::{LOG_BYTES, Refresh, record_len},
 };
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,8 @@ use std::{
 
 /// A log that is written by one thread.
 pub trait Log: Sized {
-    fn open(folder: &Path) -> Outcome<Self>;
+    /// For groups of the length that `setup` gives.
+    fn open(folder: &Path, setup: Setup) -> Outcome<Self>;
 
     /// Returns when all of the group is durable.
     fn append(&mut self, group: &[Refresh]) -> Outcome<()>;
@@ -29,11 +30,13 @@ pub trait Log: Sized {
 pub struct Followed<L> {
     log: L,
     follower: Option<Follower>,
+    /// Once the follower has ended. It is closed with the log, when the processor time has been read: so are the tables of the others.
+    _table: Option<LeaseTable>,
 }
 
 struct Follower {
     shared: Arc<Shared>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<LeaseTable>,
 }
 
 #[derive(Default)]
@@ -46,6 +49,8 @@ struct Shared {
 struct State {
     /// Rows that the database lacks, in the order of the table.
     rows: BTreeMap<u64, Refresh>,
+    /// In the rows.
+    bytes: usize,
     is_closed: bool,
 }
 
@@ -53,8 +58,9 @@ impl<L: Log> DurableLog for Followed<L> {
     fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
         let table = LeaseTable::make(folder, setup.bindings)?;
         Ok(Self {
-            log: L::open(folder)?,
+            log: L::open(folder, setup)?,
             follower: setup.is_followed.then(|| Follower::start(table)),
+            _table: None,
         })
     }
 
@@ -73,7 +79,8 @@ impl<L: Log> DurableLog for Followed<L> {
         follower.shared.state().is_closed = true;
         follower.shared.is_due.notify_one();
         let ended = follower.thread.join();
-        ended.map_err(|_| "the thread that follows has panicked".into())
+        self._table = Some(ended.map_err(|_| "the thread that follows has panicked")?);
+        Ok(())
     }
 
     /// What is in the log alone; what is in the database alone must be the same.
@@ -103,28 +110,30 @@ impl Shared {
     fn add(&self, group: &[Refresh]) {
         let mut state = self.state();
         state.rows.extend(group.iter().map(|one| (one.id, *one)));
-        if state.rows.len() >= ROWS {
+        state.bytes += record_len(group.len());
+        if state.bytes > LOG_BYTES / 2 {
             self.is_due.notify_one();
         }
     }
 
-    fn follow(&self, mut table: LeaseTable) {
+    fn follow(&self, mut table: LeaseTable) -> LeaseTable {
         loop {
             let state = self.state();
-            let waits = |state: &mut State| state.rows.len() < ROWS && !state.is_closed;
-            let waited = self.is_due.wait_timeout_while(state, PERIOD, waits);
+            let waited = self.is_due.wait_timeout_while(state, PERIOD, |state| {
+                state.bytes <= LOG_BYTES / 2 && !state.is_closed
+            });
             let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
             let (rows, is_closed) = (mem::take(&mut state.rows), state.is_closed);
+            state.bytes = 0;
             drop(state);
             if let Err(error) = table.renew(rows.into_values()) {
                 panic!("the database cannot be written: {error}");
             }
             if is_closed {
-                return;
+                return table;
             }
         }
     }
 }
 
-const ROWS: usize = 1000;
 const PERIOD: Duration = Duration::from_secs(1);

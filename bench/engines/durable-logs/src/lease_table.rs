@@ -7,8 +7,7 @@ use std::path::Path;
 pub struct LeaseTable(Connection);
 
 impl LeaseTable {
-    /// Makes the tables with so many bindings. The log has its length from here on: a checkpoint lets SQLite write it again
-    /// from its begin, and never makes it shorter.
+    /// Makes the tables with so many bindings.
     pub fn make(folder: &Path, bindings: u64) -> Outcome<Self> {
         let mut connection = connect(&folder.join("alone.db"))?;
         connection.execute_batch(TABLES)?;
@@ -31,7 +30,7 @@ impl LeaseTable {
             }
         }
         transaction.commit()?;
-        connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))?;
+        begin_log_again(&connection)?;
         Ok(Self(connection))
     }
 
@@ -72,6 +71,16 @@ pub fn connect(path: &Path) -> Outcome<Connection> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 256)?;
     Ok(connection)
+}
+
+/// SQLite writes its log again from its begin. The log keeps its length from here on: a checkpoint never makes it shorter.
+pub fn begin_log_again(connection: &Connection) -> Outcome<()> {
+    let is_busy: bool =
+        connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get(0))?;
+    match is_busy {
+        true => Err("a checkpoint was not finished".into()),
+        false => Ok(()),
+    }
 }
 
 const TABLES: &str = "

@@ -22,7 +22,8 @@ fn main() {
         refuse(&format!("no scenario {scenario}"));
     }
     if let Err(error) = measure(variant, &args) {
-        refuse(&format!("{variant}: {error}"));
+        eprintln!("{variant}: {error}");
+        std::process::exit(1);
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 pub struct RedbLog(Database);
 
 impl Log for RedbLog {
-    fn open(folder: &Path) -> Outcome<Self> {
+    fn open(folder: &Path, _: Setup) -> Outcome<Self> {
         Ok(Self(Database::create(folder.join("log.redb"))?))
     }
 
@@ -27,8 +27,8 @@ impl Log for RedbLog {
         Ok(transaction.commit()?)
     }
 
-    fn seen(folder: &Path, _: Setup) -> Outcome<u64> {
-        let log = Self::open(folder)?;
+    fn seen(folder: &Path, setup: Setup) -> Outcome<u64> {
+        let log = Self::open(folder, setup)?;
         let mut seen = 0;
         for row in log.0.begin_read()?.open_table(LEASES)?.iter()? {
             seen += refreshes_of(row?.1.value());

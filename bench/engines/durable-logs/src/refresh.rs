@@ -39,8 +39,16 @@ pub fn refreshes_of(lease: &[u8]) -> u64 {
     u64::from(cseq) - 1
 }
 
+/// The bytes of a group's record in the store's journal.
+pub fn record_len(group: usize) -> usize {
+    (HEAD_LEN + group * REFRESH_LEN).next_multiple_of(SECTOR)
+}
+
+/// The bytes of the store's journal.
+pub const LOG_BYTES: usize = 16 << 20;
 /// The number of a group, a length and a checksum, as in the head of a record of the journal.
 pub const HEAD_LEN: usize = 28;
 pub const REFRESH_LEN: usize = 1 + 8 + LEASE_LEN;
 const LEASE_LEN: usize = 4 + 4 + 8 + 1;
 const KIND: u8 = 2;
+const SECTOR: usize = 512;

@@ -3,26 +3,37 @@
 use crate::{
     durable_log::{Outcome, Setup},
     follower::Log,
-    lease_table::connect,
-    refresh::Refresh,
+    lease_table::{begin_log_again, connect},
+    refresh::{LOG_BYTES, REFRESH_LEN, Refresh, record_len},
 };
 use rusqlite::{Connection, params};
 use std::path::Path;
 
 pub struct SqliteLog {
     connection: Connection,
+    slots: i64,
     number: i64,
     bytes: Vec<u8>,
 }
 
 impl Log for SqliteLog {
-    fn open(folder: &Path) -> Outcome<Self> {
-        let connection = connect(&folder.join("log.db"))?;
+    /// All rows are there from the begin, as long as those that replace them, and so is SQLite's own log.
+    fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
+        let mut connection = connect(&folder.join("log.db"))?;
         connection
             .execute_batch("CREATE TABLE log (slot INTEGER PRIMARY KEY, number, refreshes BLOB)")?;
+        let slots = slots(setup);
+        let nothing = vec![0_u8; setup.group as usize * REFRESH_LEN];
+        let transaction = connection.transaction()?;
+        for number in FIRST - slots..FIRST {
+            put(&transaction, number % slots, number, &nothing)?;
+        }
+        transaction.commit()?;
+        begin_log_again(&connection)?;
         Ok(Self {
             connection,
-            number: 0,
+            slots,
+            number: FIRST,
             bytes: Vec::new(),
         })
     }
@@ -30,11 +41,9 @@ impl Log for SqliteLog {
     fn append(&mut self, group: &[Refresh]) -> Outcome<()> {
         self.bytes.clear();
         group.iter().for_each(|one| one.append_to(&mut self.bytes));
+        let slot = self.number % self.slots;
+        put(&self.connection, slot, self.number, &self.bytes)?;
         self.number += 1;
-        let mut put = self
-            .connection
-            .prepare_cached("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3)")?;
-        put.execute(params![self.number % SLOTS, self.number, self.bytes])?;
         Ok(())
     }
 
@@ -43,15 +52,26 @@ impl Log for SqliteLog {
         let connection = connect(&folder.join("log.db"))?;
         let (last, rows): (i64, i64) = connection.query_row(
             "SELECT max(number), count(*) FROM log WHERE number > (SELECT max(number) FROM log) - ?1",
-            [SLOTS],
+            [slots(setup)],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
-        if rows != last.min(SLOTS) {
+        if rows != slots(setup) {
             return Err("a row of the log is missing".into());
         }
-        Ok(last as u64 * setup.group)
+        Ok((last + 1 - FIRST) as u64 * setup.group)
     }
 }
 
-/// 16 MiB of groups of 256, as long as the store's journal.
-const SLOTS: i64 = 2048;
+fn put(connection: &Connection, slot: i64, number: i64, refreshes: &[u8]) -> Outcome<()> {
+    let mut put = connection.prepare_cached("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3)")?;
+    put.execute(params![slot, number, refreshes])?;
+    Ok(())
+}
+
+/// As many groups as the store's journal has room for.
+fn slots(setup: Setup) -> i64 {
+    (LOG_BYTES / record_len(setup.group as usize)) as i64
+}
+
+/// The number of the first group. SQLite has six bytes for each number from here on, so a row keeps its length when another takes its place.
+const FIRST: i64 = 1 << 40;

@@ -6,8 +6,8 @@
 //! cargo run --release --locked --bin renew-on-postgres -- postgres://URL ROUNDS [GROUP] [SECONDS]
 //! ```
 //!
-//! The database is on this machine. In each round, in turn; printed are the processor time of this process and of PostgreSQL's
-//! for one lease, and leases a second: of each round, then medians.
+//! The database is an empty one of this machine. The table `renew_on_postgres` is made there, and dropped at the end. In each round, in
+//! turn; printed are the processor time of this process and of PostgreSQL's for one lease, and leases a second: of each round, then medians.
 
 use postgres::{Client, NoTls, Statement, types::ToSql};
 use rustix::time::{ClockId, clock_gettime};
@@ -24,23 +24,56 @@ use tokio::runtime::{Builder, Runtime};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-fn main() -> Outcome<()> {
+fn main() {
+    if let Err(error) = run() {
+        let why = error
+            .source()
+            .map_or(String::new(), |why| format!(": {why}"));
+        eprintln!("renew-on-postgres: {error}{why}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, rounds, rest @ ..] = arguments.as_slice() else {
-        return Err("usage: renew-on-postgres postgres://URL ROUNDS [GROUP] [SECONDS]".into());
+        return Err(USAGE.into());
     };
     let number =
         |at: usize, otherwise: u64| rest.get(at).map_or(Ok(otherwise), |text| text.parse());
+    let rounds: u64 = rounds.parse()?;
     let (group, seconds) = (number(0, 128)?, number(1, 3)?);
+    if rounds == 0 || group == 0 || seconds == 0 {
+        return Err(format!("ROUNDS, GROUP and SECONDS are 1 at least\n{USAGE}").into());
+    }
+    refuse_registrar(url)?;
+    let measured = measure_ways(url, rounds, group as usize, Duration::from_secs(seconds));
+    let dropped = Client::connect(url, NoTls).and_then(|mut client| client.batch_execute(DROP));
+    measured?;
+    Ok(dropped?)
+}
+
+/// The store's own tables have these names.
+fn refuse_registrar(url: &str) -> Outcome<()> {
+    let sought = "SELECT current_database()::text, schemaname::text, tablename::text FROM pg_tables
+                  WHERE tablename IN ('contact', 'lease') ORDER BY 2, 3 LIMIT 1";
+    let Some(found) = Client::connect(url, NoTls)?.query_opt(sought, &[])? else {
+        return Ok(());
+    };
+    let [database, schema, table]: [String; 3] = [0_usize, 1, 2].map(|at| found.get(at));
+    Err(format!(
+        "the database {database} has the table {schema}.{table}, so it may be a registrar's, and nothing was written there; \
+         make an empty database (createdb renew) and name that one in the URL"
+    )
+    .into())
+}
+
+fn measure_ways(url: &str, rounds: u64, group: usize, limit: Duration) -> Outcome<()> {
     let mut found: Vec<Vec<Cost>> = WAYS.map(|_| Vec::new()).into();
-    for _ in 0..rounds.parse()? {
+    for _ in 0..rounds {
         for (at, (name, open)) in WAYS.into_iter().enumerate() {
             make_table(url)?;
-            let cost = measure(
-                &mut *open(url)?,
-                group as usize,
-                Duration::from_secs(seconds),
-            )?;
+            let cost = measure(&mut *open(url)?, group, limit)?;
             println!("{name:<40} {cost}");
             found[at].push(cost);
         }
@@ -147,11 +180,11 @@ fn lease(id: i64, number: i64) -> Lease {
 
 fn make_table(url: &str) -> Outcome<()> {
     let table = format!(
-        "DROP TABLE IF EXISTS lease;
-         CREATE TABLE lease (id BIGINT PRIMARY KEY, cseq BIGINT NOT NULL, granted_s BIGINT NOT NULL,
+        "{DROP};
+         CREATE TABLE renew_on_postgres (id BIGINT PRIMARY KEY, cseq BIGINT NOT NULL, granted_s BIGINT NOT NULL,
              expires_at_ns BIGINT NOT NULL, removed BOOLEAN NOT NULL) WITH (fillfactor = 70);
-         INSERT INTO lease SELECT id, 1, 3600, 0, false FROM generate_series(1, {DEVICES}) AS id;
-         ANALYZE lease;"
+         INSERT INTO renew_on_postgres SELECT id, 1, 3600, 0, false FROM generate_series(1, {DEVICES}) AS id;
+         ANALYZE renew_on_postgres;"
     );
     Ok(Client::connect(url, NoTls)?.batch_execute(&table)?)
 }
@@ -163,9 +196,9 @@ impl Arrays {
     fn open(url: &str) -> Outcome<Self> {
         let mut client = Client::connect(url, NoTls)?;
         let renew = client.prepare(
-            "UPDATE lease SET cseq = new.cseq, granted_s = new.granted_s, expires_at_ns = new.expires_at_ns, removed = new.removed
+            "UPDATE renew_on_postgres AS old SET cseq = new.cseq, granted_s = new.granted_s, expires_at_ns = new.expires_at_ns, removed = new.removed
              FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[])
-                 AS new (id, cseq, granted_s, expires_at_ns, removed) WHERE lease.id = new.id",
+                 AS new (id, cseq, granted_s, expires_at_ns, removed) WHERE old.id = new.id",
         )?;
         Ok(Self(client, renew))
     }
@@ -194,10 +227,12 @@ struct Copy(Client, Statement);
 impl Copy {
     fn open(url: &str) -> Outcome<Self> {
         let mut client = Client::connect(url, NoTls)?;
-        client.batch_execute("CREATE TEMPORARY TABLE new (LIKE lease) ON COMMIT DELETE ROWS")?;
+        client.batch_execute(
+            "CREATE TEMPORARY TABLE new (LIKE renew_on_postgres) ON COMMIT DELETE ROWS",
+        )?;
         let renew = client.prepare(
-            "UPDATE lease SET cseq = new.cseq, granted_s = new.granted_s, expires_at_ns = new.expires_at_ns, removed = new.removed
-             FROM new WHERE lease.id = new.id",
+            "UPDATE renew_on_postgres AS old SET cseq = new.cseq, granted_s = new.granted_s, expires_at_ns = new.expires_at_ns, removed = new.removed
+             FROM new WHERE old.id = new.id",
         )?;
         Ok(Self(client, renew))
     }
@@ -247,7 +282,7 @@ impl Together {
             tokio::spawn(connection);
             let begin = client.prepare("BEGIN").await?;
             let renew = client
-                .prepare("UPDATE lease SET cseq = $2, granted_s = $3, expires_at_ns = $4, removed = $5 WHERE id = $1")
+                .prepare("UPDATE renew_on_postgres SET cseq = $2, granted_s = $3, expires_at_ns = $4, removed = $5 WHERE id = $1")
                 .await?;
             let commit = client.prepare("COMMIT").await?;
             Ok::<_, tokio_postgres::Error>((client, begin, renew, commit))
@@ -356,6 +391,9 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
+const USAGE: &str = "usage: renew-on-postgres postgres://URL ROUNDS [GROUP] [SECONDS]
+The URL is that of an empty database of this machine. The table renew_on_postgres is made there, and dropped at the end.";
+const DROP: &str = "DROP TABLE IF EXISTS renew_on_postgres";
 const DEVICES: i64 = 1000;
 /// Groups before the clock begins.
 const WARM_UP: usize = 200;
