@@ -22,7 +22,6 @@ pub(super) struct TaskQueue {
 }
 
 /// All but the first.
-#[derive(Default)]
 struct TaskList {
     unpinned: Unpinned,
     /// How many tasks were taken from there; places are counted from it.
@@ -80,25 +79,24 @@ impl TaskQueue {
         self.first.put(make);
     }
 
-    /// Appends a task behind the first, of a serializer that does not conflate.
-    pub(super) fn append(&mut self, task: Task) {
-        let rest = self.rest.get_or_insert_default();
-        rest.unpinned.append(task);
-    }
-
-    /// Appends a task behind the first, of a serializer that conflates; one with a
-    /// `key` may be replaced by a later one.
-    pub(super) fn append_keyed(&mut self, task: Task, key: Option<u64>) {
-        let rest = self.rest.get_or_insert_default();
+    /// Appends a task behind the first. If the serializer `conflates`, a task with a `key`
+    /// may be replaced by a later one.
+    pub(super) fn append(&mut self, task: Task, key: Option<u64>, conflates: bool) {
+        let rest = self.rest(conflates);
         let place = rest.next_place();
-        rest.unpinned.append_keyed(task, key, place);
+        rest.unpinned.append(task, key, place);
     }
 
     /// Appends a task behind the first that is not to be dropped for room.
-    pub(super) fn append_pinned(&mut self, task: Task) {
-        let rest = self.rest.get_or_insert_default();
+    pub(super) fn append_pinned(&mut self, task: Task, conflates: bool) {
+        let rest = self.rest(conflates);
         let behind = rest.next_place();
         rest.pinned.push_back(PinnedTask { task, behind });
+    }
+
+    fn rest(&mut self, conflates: bool) -> &mut TaskList {
+        let new = || Box::new(TaskList::new(conflates));
+        self.rest.get_or_insert_with(new)
     }
 
     /// Takes the oldest task that is not pinned; `keeps_first` says whether the
@@ -150,6 +148,17 @@ impl TaskQueue {
 }
 
 impl TaskList {
+    fn new(conflates: bool) -> Self {
+        Self {
+            unpinned: match conflates {
+                true => Unpinned::Keyed(Box::default()),
+                false => Unpinned::Packed(TaskRing::new()),
+            },
+            taken: 0,
+            pinned: VecDeque::new(),
+        }
+    }
+
     fn len(&self) -> usize {
         self.unpinned.len() + self.pinned.len()
     }
@@ -196,32 +205,10 @@ impl Unpinned {
         }
     }
 
-    fn append(&mut self, task: Task) {
+    fn append(&mut self, task: Task, key: Option<u64>, place: u64) {
         match self {
             Self::Packed(ring) => ring.push(RING_WORDS, || task),
-            Self::Keyed(keyed) => keyed.tasks.push_back(KeyedTask { task, key: None }),
-        }
-    }
-
-    fn append_keyed(&mut self, task: Task, key: Option<u64>, place: u64) {
-        let keyed = self.keyed();
-        if let Some(key) = key {
-            keyed.places.insert(key, place);
-        }
-        keyed.tasks.push_back(KeyedTask { task, key });
-    }
-
-    /// # Panics
-    ///
-    /// - A packed task waits: a serializer conflates always or never.
-    fn keyed(&mut self) -> &mut KeyedTasks {
-        if let Self::Packed(ring) = self {
-            assert_eq!(ring.len(), 0, "tasks of a serializer that conflates");
-            *self = Self::Keyed(Box::default());
-        }
-        match self {
-            Self::Keyed(keyed) => keyed,
-            Self::Packed(_) => unreachable!("was replaced"),
+            Self::Keyed(keyed) => keyed.append(task, key, place),
         }
     }
 
@@ -234,13 +221,14 @@ impl Unpinned {
     }
 }
 
-impl Default for Unpinned {
-    fn default() -> Self {
-        Self::Packed(TaskRing::new())
-    }
-}
-
 impl KeyedTasks {
+    fn append(&mut self, task: Task, key: Option<u64>, place: u64) {
+        if let Some(key) = key {
+            self.places.insert(key, place);
+        }
+        self.tasks.push_back(KeyedTask { task, key });
+    }
+
     fn pop(&mut self) -> Option<Task> {
         let oldest = self.tasks.pop_front()?;
         if let Some(key) = &oldest.key {
@@ -284,7 +272,7 @@ mod tests {
             let task = || Task::new(move || sender.send(number).unwrap());
             match queue.is_empty() {
                 true => queue.put_first(task),
-                false => queue.append(task()),
+                false => queue.append(task(), None, false),
             }
         };
         (0..3).for_each(|number| push(&mut queue, number));
@@ -301,8 +289,8 @@ mod tests {
     #[test]
     fn a_key_replaces_in_place() {
         let mut queue = TaskQueue::default();
-        queue.append_keyed(Task::labelled(&"old", || ()), Some(1));
-        queue.append_keyed(Task::labelled(&"other", || ()), Some(2));
+        queue.append(Task::labelled(&"old", || ()), Some(1), true);
+        queue.append(Task::labelled(&"other", || ()), Some(2), true);
         let old = queue.replace(Task::labelled(&"new", || ()), 1).unwrap();
         assert_eq!(old.label(), Some("old"));
         assert!(queue.replace(Task::new(|| ()), 3).is_err());
@@ -365,11 +353,8 @@ mod tests {
                     self.queue.put_first(|| Self::task(number));
                     self.pins_first = is_pinned;
                 }
-                (false, true) => self.queue.append_pinned(Self::task(number)),
-                (false, false) if self.conflates => {
-                    self.queue.append_keyed(Self::task(number), key);
-                }
-                (false, false) => self.queue.append(Self::task(number)),
+                (false, true) => (self.queue).append_pinned(Self::task(number), self.conflates),
+                (false, false) => (self.queue).append(Self::task(number), key, self.conflates),
             }
             self.model.push_back(Waiting {
                 number,

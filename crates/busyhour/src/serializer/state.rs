@@ -134,16 +134,13 @@ impl SerializerState {
             self.pins_first = false;
             self.high_water = self.high_water.max(1);
         } else {
-            self.append_behind(make());
+            self.append_behind(make(), None);
         }
     }
 
     #[inline(never)]
-    fn append_behind(&mut self, task: Task) {
-        match self.overflow {
-            Overflow::Conflate => self.queue.append_keyed(task, None),
-            _ => self.queue.append(task),
-        }
+    fn append_behind(&mut self, task: Task, key: Option<u64>) {
+        self.queue.append(task, key, self.conflates());
         self.high_water = self.high_water.max(self.queue.len() as u32);
     }
 
@@ -153,9 +150,13 @@ impl SerializerState {
             self.append(now, || task);
             self.pins_first = true;
         } else {
-            self.queue.append_pinned(task);
+            self.queue.append_pinned(task, self.conflates());
             self.high_water = self.high_water.max(self.queue.len() as u32);
         }
+    }
+
+    fn conflates(&self) -> bool {
+        self.overflow == Overflow::Conflate
     }
 
     pub(super) fn offer(&mut self, task: Task, key: Option<u64>, now: Instant) -> PushOutcome {
@@ -193,8 +194,7 @@ impl SerializerState {
         if self.queue.is_empty() {
             self.head_since = now;
         }
-        self.queue.append_keyed(task, Some(key));
-        self.high_water = self.high_water.max(self.queue.len() as u32);
+        self.append_behind(task, Some(key));
         PushOutcome::Queued
     }
 

@@ -223,6 +223,31 @@ fn conflate_keeps_the_newest_of_each_key_in_the_place_of_the_oldest() {
 }
 
 #[test]
+fn tasks_without_a_key_keep_their_places_among_those_with_one() {
+    for policy in [Overflow::Conflate, Overflow::Reject] {
+        let pool = simulated(1);
+        let states = pool.serializer("states").overflow(policy);
+        let serializer = states.build().unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let push_keyed = |key, number| {
+            let seen = Arc::clone(&seen);
+            serializer.push_keyed(key, move || seen.lock().unwrap().push(number))
+        };
+        record(&serializer, &seen, 0).unwrap();
+        record(&serializer, &seen, 1).unwrap();
+        push_keyed(7, 2).unwrap();
+        record(&serializer, &seen, 3).unwrap();
+        push_keyed(7, 4).unwrap();
+        while pool.step() {}
+        let expected = match policy {
+            Overflow::Conflate => vec![0, 1, 4, 3],
+            _ => vec![0, 1, 2, 3, 4],
+        };
+        assert_eq!(*seen.lock().unwrap(), expected, "{policy:?}");
+    }
+}
+
+#[test]
 fn block_makes_the_producer_wait_for_room() {
     let pool = pool(1);
     let serializer = (pool.serializer("calls").capacity(2))
