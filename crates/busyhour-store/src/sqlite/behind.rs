@@ -368,7 +368,11 @@ impl Behind {
                 "a thread panicked while it wrote the database",
             ));
         };
-        self.lock().give(&mut database);
+        let groups = self.lock().give(&mut database);
+        // With nothing locked that a commit needs: it takes a while for very many.
+        for change in groups.into_iter().flatten() {
+            database.rows.push(RowChange::Put(change));
+        }
         Ok(database)
     }
 
@@ -394,7 +398,6 @@ impl Behind {
                 waiting.counts.rows += database.rows.len() as u64;
                 waiting.has_followed(database.position);
                 (waiting.failed, waiting.written_since) = (None, None);
-                database.rows.clear();
             }
             Err(error) => {
                 waiting.counts.failed += 1;
@@ -403,6 +406,9 @@ impl Behind {
         }
         drop(waiting);
         self.moved.notify_all();
+        if outcome.is_ok() {
+            database.rows.clear();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -413,13 +419,13 @@ impl Behind {
 }
 
 impl Waiting {
-    fn give(&mut self, database: &mut Database) {
-        let changes = std::mem::take(&mut self.groups).into_iter().flatten();
-        changes.for_each(|change| database.rows.push(RowChange::Put(change)));
+    /// The groups up to the position that the database shall have next.
+    fn give(&mut self, database: &mut Database) -> Vec<Vec<Change>> {
         database.position = self.position;
         let since = self.since.take();
         self.written_since = self.written_since.or(since);
         (self.added, self.is_urgent) = (0, false);
+        std::mem::take(&mut self.groups)
     }
 
     /// The database has everything up to a position, or has begun a new epoch there.
