@@ -16,59 +16,38 @@ use std::{
     sync::mpsc::{Receiver, Sender, channel},
 };
 
-/// A group is one batch with one completion.
-pub struct Whole(Committer);
-
-/// Each refresh is a batch of its own, as in the server, and all of a group are under way together.
-pub struct Each(Committer);
-
-struct Committer {
+/// A group is one batch with one completion if `IS_ONE_BATCH`. Otherwise each refresh is a batch of its own, as in the
+/// server, and all of a group are under way together.
+pub struct Committer<const IS_ONE_BATCH: bool> {
     store: SqliteStore,
     sender: Sender<Result<(), CommitError>>,
     committed: Receiver<Result<(), CommitError>>,
 }
 
-impl DurableLog for Whole {
+impl<const IS_ONE_BATCH: bool> DurableLog for Committer<IS_ONE_BATCH> {
     fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
-        Committer::open(folder, setup).map(Self)
+        Self::with_bindings(folder, setup.bindings)
     }
 
     fn commit(&mut self, group: &[Refresh]) -> Outcome<()> {
-        self.0.send(group.iter().map(|one| renew(*one)).collect())?;
-        self.0.receive()
-    }
-
-    fn copy(&self, folder: &Path) -> Outcome<()> {
-        copy(folder)
-    }
-
-    fn settle(&mut self) -> Outcome<()> {
-        self.0.settle()
-    }
-
-    fn seen(folder: &Path, _: Setup) -> Outcome<u64> {
-        refreshes(folder)
-    }
-}
-
-impl DurableLog for Each {
-    fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
-        Committer::open(folder, setup).map(Self)
-    }
-
-    fn commit(&mut self, group: &[Refresh]) -> Outcome<()> {
-        for one in group {
-            self.0.send(vec![renew(*one)])?;
+        if IS_ONE_BATCH {
+            self.send(group.iter().map(|one| renew(*one)).collect())?;
+            return self.receive();
         }
-        group.iter().try_for_each(|_| self.0.receive())
+        for one in group {
+            self.send(vec![renew(*one)])?;
+        }
+        group.iter().try_for_each(|_| self.receive())
     }
 
     fn copy(&self, folder: &Path) -> Outcome<()> {
         copy(folder)
     }
 
+    /// A load waits until the database has followed; it leaves out the bindings, which the others do not read either.
     fn settle(&mut self) -> Outcome<()> {
-        self.0.settle()
+        self.store.load_lazily()?;
+        Ok(())
     }
 
     fn seen(folder: &Path, _: Setup) -> Outcome<u64> {
@@ -76,17 +55,17 @@ impl DurableLog for Each {
     }
 }
 
-impl Committer {
-    fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
+impl<const IS_ONE_BATCH: bool> Committer<IS_ONE_BATCH> {
+    fn with_bindings(folder: &Path, bindings: u64) -> Outcome<Self> {
         // Made now, since the store looks at its files more often for a while after their folder has changed.
         fs::create_dir(folder.join(COPY))?;
         let (sender, committed) = channel();
-        let made = Self {
+        let mut made = Self {
             store: open(folder)?,
             sender,
             committed,
         };
-        let ids: Vec<u64> = (1..=setup.bindings).collect();
+        let ids: Vec<u64> = (1..=bindings).collect();
         for some in ids.chunks(1000) {
             made.send(some.iter().map(|id| put(*id)).collect())?;
             made.receive()?;
@@ -103,12 +82,6 @@ impl Committer {
 
     fn receive(&self) -> Outcome<()> {
         Ok(self.committed.recv()??)
-    }
-
-    /// A load waits until the database has followed; it leaves out the bindings, which the others do not read either.
-    fn settle(&self) -> Outcome<()> {
-        self.store.load_lazily()?;
-        Ok(())
     }
 }
 

@@ -29,8 +29,8 @@ fn main() {
 
 fn measure(variant: &str, args: &Args) -> Outcome<()> {
     match variant {
-        "busyhour" => run::<busyhour_store::Whole>(args),
-        "busyhour-each" => run::<busyhour_store::Each>(args),
+        "busyhour" => run::<busyhour_store::Committer<true>>(args),
+        "busyhour-each" => run::<busyhour_store::Committer<false>>(args),
         "sqlite" => run::<sqlite_alone::SqliteAlone>(args),
         "sqlite-log" => run::<follower::Followed<sqlite_log::SqliteLog>>(args),
         "fjall" => run::<follower::Followed<fjall_log::FjallLog>>(args),

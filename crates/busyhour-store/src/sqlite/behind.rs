@@ -369,7 +369,7 @@ impl Behind {
             ));
         };
         let groups = self.lock().give(&mut database);
-        // With nothing locked that a commit needs: it takes a while for very many.
+        // This takes a while for very many changes, so no lock is held that a commit needs.
         for change in groups.into_iter().flatten() {
             database.rows.push(RowChange::Put(change));
         }

@@ -88,7 +88,7 @@ impl TaskRing {
     }
 
     /// Takes the oldest task.
-    pub(crate) fn take(&mut self) -> Option<Task> {
+    pub(super) fn take(&mut self) -> Option<Task> {
         if self.len == 0 {
             return None;
         }
