@@ -105,6 +105,12 @@ pub(crate) fn ping(cookie: &str) -> Vec<u8> {
     )
 }
 
+/// The same command under another cookie, which a relay does not take for one that was sent again.
+pub(crate) fn with_cookie(cookie: &str, datagram: &[u8]) -> Vec<u8> {
+    let command = datagram.iter().skip_while(|byte| **byte != b' ');
+    cookie.bytes().chain(command.copied()).collect()
+}
+
 fn framed(cookie: &str, value: &Value<'_>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(512);
     bytes.extend_from_slice(cookie.as_bytes());

@@ -15,6 +15,7 @@ pub(crate) struct Call<T> {
     /// Of who began it.
     pub from_tag: Box<str>,
     pub offers: VecDeque<Offered>,
+    pub last_answer: Option<AskedAnswer>,
     /// What left last, for retransmissions.
     pub done: VecDeque<(Box<str>, Vec<u8>)>,
     pub waiting: Vec<Waiting<T>>,
@@ -37,6 +38,14 @@ pub(crate) struct Offered {
     /// Of the INVITE that began the call: responses on other branches answer another offer.
     pub branch: Option<Box<str>>,
     pub carrier: Carrier,
+}
+
+/// The answer that the relay was asked for last.
+#[derive(Debug)]
+pub(crate) struct AskedAnswer {
+    /// It came on this branch of the INVITE that began the call.
+    pub branch: Option<Box<str>>,
+    pub datagram: Vec<u8>,
 }
 
 /// What carried an offer; so what carries its answer (RFC 3261 §13.2.1, RFC 3262 §5).
@@ -162,6 +171,20 @@ impl<T> Call<T> {
         }
     }
 
+    pub fn note_answer(&mut self, role: &Role<'_>, datagram: &[u8]) {
+        self.last_answer = Some(AskedAnswer {
+            branch: role.names.branch.map(Box::from),
+            datagram: datagram.to_vec(),
+        });
+    }
+
+    /// What the relay is to be asked for again when it has answered an offer on this branch. With such an offer rtpengine 10.5 begins to
+    /// send the caller's media to that branch; an answer that another branch has given is to decide that, even if it came first.
+    pub fn answer_of_other_branch(&self, branch: &str) -> Option<&AskedAnswer> {
+        let answer = self.last_answer.as_ref();
+        answer.filter(|answer| answer.branch.as_deref() != Some(branch))
+    }
+
     fn has_offered(&self, cseq: u32, tag: &str, is_it: impl Fn(Carrier) -> bool) -> bool {
         let mut offers = self.offers.iter();
         offers.any(|offer| offer.cseq == cseq && &*offer.tag == tag && is_it(offer.carrier))
@@ -190,6 +213,8 @@ impl<T> Call<T> {
 
     /// Whether this branch is one of several that use the relay; then it is no more.
     pub fn forget_branch(&mut self, branch: &str) -> bool {
+        self.last_answer
+            .take_if(|answer| answer.branch.as_deref() == Some(branch));
         let is_it = |offer: &Offered| offer.branch.as_deref() == Some(branch);
         let branches = self.offers.iter().filter(|offer| offer.branch.is_some());
         let is_forked = branches.count() > 1;

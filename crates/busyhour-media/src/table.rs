@@ -36,12 +36,14 @@ pub struct MediaTable<T> {
 struct Question {
     call_id: Box<str>,
     kind: Kind,
+    /// Of an offer in the INVITE that begins a call.
+    branch: Option<Box<str>>,
     relay: usize,
     /// Those that did not take it before.
     tried: Vec<usize>,
     datagram: Vec<u8>,
-    /// The message; empty for a delete.
-    message: Vec<u8>,
+    /// The message that waits for the reply, if one does.
+    message: Option<Vec<u8>>,
     is_request: bool,
     sent: usize,
     due_at: Instant,
@@ -132,8 +134,9 @@ impl<T> MediaTable<T> {
             family: role.family,
         };
         let datagram = rewrite.write(&relays.cookie(self.shard, number));
-        if role.kind == Kind::Offer {
-            call.note_offer(&role);
+        match role.kind {
+            Kind::Offer => call.note_offer(&role),
+            _ => call.note_answer(&role, &datagram),
         }
         call.waiting.push(Waiting {
             to: passing.to,
@@ -144,10 +147,11 @@ impl<T> MediaTable<T> {
         let question = Question {
             call_id: call_id.into(),
             kind: role.kind,
+            branch: role.names.branch.map(Box::from),
             relay: call.relay,
             tried: Vec::new(),
             datagram,
-            message: passing.datagram.to_vec(),
+            message: Some(passing.datagram.to_vec()),
             is_request: message.method().is_some(),
             sent: 0,
             due_at: now,
@@ -180,16 +184,17 @@ impl<T> MediaTable<T> {
         let Some(question) = self.take(number) else {
             return;
         };
-        let rewritten = match reply {
-            Ok(Reply::Description(description)) => rewrite(&question.message, &description),
-            Ok(Reply::Done) if question.kind == Kind::Delete => return,
-            Ok(Reply::Full) => return self.fail(now, number, question, relays, out),
+        let rewritten = match (reply, &question.message) {
+            (Ok(Reply::Description(_) | Reply::Done), None) => return,
+            (Ok(Reply::Description(description)), Some(message)) => rewrite(message, &description),
+            (Ok(Reply::Full), _) => return self.fail(now, number, question, relays, out),
             _ => None,
         };
         match rewritten {
             Some(bytes) => {
                 MediaCounters::add(&relays.counters.rewritten);
                 self.resolve(&question, number, Outcome::Rewritten(bytes), out);
+                self.answer_again(now, &question, relays, out);
             }
             None => {
                 MediaCounters::add(&relays.counters.errors);
@@ -374,6 +379,7 @@ impl<T> MediaTable<T> {
             relay,
             from_tag: from_tag.into(),
             offers: VecDeque::new(),
+            last_answer: None,
             done: VecDeque::new(),
             waiting: Vec::new(),
             web_tags: Vec::new(),
@@ -444,10 +450,43 @@ impl<T> MediaTable<T> {
         let question = Question {
             call_id: names.call_id.into(),
             kind: Kind::Delete,
+            branch: None,
             relay,
             tried: Vec::new(),
             datagram,
-            message: Vec::new(),
+            message: None,
+            is_request: false,
+            sent: 0,
+            due_at: now,
+        };
+        self.ask(now, number, question, relays, out);
+    }
+
+    /// An offer on one branch has been answered, but another branch has given its answer already: the relay is asked for that again.
+    fn answer_again(
+        &mut self,
+        now: Instant,
+        offer: &Question,
+        relays: &Relays,
+        out: &mut MediaActions<T>,
+    ) {
+        let (Kind::Offer, Some(branch)) = (offer.kind, &offer.branch) else {
+            return;
+        };
+        let call = self.calls.get(&offer.call_id);
+        let answer = call.and_then(|call| call.answer_of_other_branch(branch));
+        let Some(answer) = answer else { return };
+        let number = self.last_question + 1;
+        self.last_question = number;
+        let cookie = relays.cookie(self.shard, number);
+        let question = Question {
+            call_id: offer.call_id.clone(),
+            kind: Kind::Answer,
+            branch: None,
+            relay: offer.relay,
+            tried: Vec::new(),
+            datagram: command::with_cookie(&cookie, &answer.datagram),
+            message: None,
             is_request: false,
             sent: 0,
             due_at: now,
@@ -487,7 +526,7 @@ impl<T> MediaTable<T> {
         relays: &Relays,
         out: &mut MediaActions<T>,
     ) {
-        if question.kind == Kind::Delete {
+        if question.message.is_none() {
             return;
         }
         let (counter, outcome) = match self.refuses && question.is_request {

@@ -269,6 +269,60 @@ fn the_offers_of_a_fork_have_a_leg_each_by_their_branch() {
     assert_eq!(text(&command, "via-branch"), "z9hG4bKb1");
 }
 
+/// A relay sends the caller's media to the branch whose offer it has handled last, until it handles an answer.
+#[test]
+fn an_answer_is_given_to_the_relay_again_behind_an_offer_on_another_branch() {
+    let mut site = Site::new(1, true);
+    let [desk, pocket] = ["z9hG4bKb1", "z9hG4bKb2"];
+    site.pass(&invite(desk, WEB), to(Transport::Udp, 5060), None, 1);
+    site.answer();
+    site.ready();
+    // The offer on the second branch is still at the relay when the answer on the first one comes.
+    site.pass(&invite(pocket, WEB), to(Transport::Udp, 5061), None, 2);
+    let (relay, offer, _) = site.command();
+    let ok = response("200 OK", "b1", PLAIN);
+    site.pass(&ok, to(Transport::Ws, 1), Some(desk), 3);
+    let answer = site.answer();
+    assert_eq!(site.ready().0, 3);
+    site.reply(relay, &offer, &[("result", "ok"), ("sdp", RELAYED)]);
+    assert_eq!(site.ready().0, 2);
+    let (_, cookie, again) = site.command();
+    assert_ne!(cookie, offer);
+    assert_eq!(again, answer);
+    // It is lost, and asked for once more; nothing waits for it.
+    site.later(300);
+    let (_, same, _) = site.command();
+    assert_eq!(same, cookie);
+    site.reply(relay, &cookie, &[("result", "ok"), ("sdp", RELAYED)]);
+    assert_eq!(site.table.next_deadline(), None);
+    assert!(site.out.ready.is_empty());
+}
+
+#[test]
+fn an_early_answer_of_a_branch_that_has_ended_is_not_given_again() {
+    let mut site = Site::new(1, true);
+    let [desk, pocket, mobile] = ["z9hG4bKb1", "z9hG4bKb2", "z9hG4bKb3"];
+    for (port, branch) in [desk, pocket].iter().enumerate() {
+        let flow = to(Transport::Udp, port as u16);
+        site.pass(&invite(branch, WEB), flow, None, 1);
+        site.answer();
+        site.ready();
+    }
+    let announcement = response("183 Session Progress", "b1", PLAIN);
+    site.pass(&announcement, to(Transport::Ws, 1), Some(desk), 3);
+    site.answer();
+    site.ready();
+    let busy = response("486 Busy Here", "b1", "");
+    let busy = Message::parse(busy.as_bytes()).unwrap();
+    site.table
+        .branch_failed(site.now, &busy, desk, &site.relays, &mut site.out);
+    site.command();
+    site.pass(&invite(mobile, WEB), to(Transport::Udp, 9), None, 4);
+    site.answer();
+    site.ready();
+    assert!(site.out.commands.is_empty(), "{:?}", site.out.commands);
+}
+
 #[test]
 fn a_call_between_telephones_of_one_network_passes() {
     let mut site = Site::new(1, true);

@@ -1,10 +1,13 @@
 //! Calls whose offers go to several telephones, and offers in an UPDATE, with a real rtpengine.
 
 use crate::{
-    Telephone, audio_of, call, is_heard, server,
+    Telephone, audio_of, call, is_heard,
+    late_offer::LateOffer,
+    server,
     support::{Place, phone::header, rtpengine::Rtpengine, wait_until},
     with_description,
 };
+use std::time::Duration;
 
 /// Two telephones of one address ring, one of them with media (183); the other one answers. Each has a leg of its own.
 #[test]
@@ -57,6 +60,45 @@ fn of_two_telephones_that_ring_the_one_that_answers_is_heard() {
     alice.hear_until("SIP/2.0 200 ");
     wait_until(|| relay.calls() == 0, || "the call stays".to_owned());
     server.wait_for("/media/call_count", |count| count == 0);
+}
+
+/// The relay handles the offer for one telephone behind the answer of the other one.
+#[test]
+fn the_telephone_that_answers_hears_the_caller_even_if_the_relay_is_late_with_the_other_one() {
+    let (relay, place) = (Rtpengine::start(13_900..14_000), Place::new());
+    let late = LateOffer::before(relay.address);
+    let media = format!("relays = \"{}\"\nuse = \"always\"\n", late.address);
+    let server = server(&place, &media);
+    let mut alice = Telephone::new(&server, 2, "alice");
+    let phones = [3, 4].map(|host| Telephone::new(&server, host, "bob"));
+    let invite = alice.invite("bob", &alice.description());
+    alice.phone.send(&invite);
+    let (rings, offered) = first_that_is_called(&phones);
+    rings.respond(&offered, "200 OK", &rings.description());
+    let answer = alice.hear_until("SIP/2.0 200 ");
+    let cseq = header(&answer, "CSeq").unwrap().split(' ').next().unwrap();
+    let ack = alice.within("ACK", cseq.parse().unwrap(), &answer);
+    alice.phone.send(&ack);
+    rings.hear_until("ACK ");
+    wait_until(|| late.is_replied(), || "no second offer came".to_owned());
+    is_heard(&alice, audio_of(&answer), rings, 1);
+    is_heard(rings, audio_of(&offered), &alice, 2);
+}
+
+fn first_that_is_called(phones: &[Telephone]) -> (&Telephone, String) {
+    let (mut called, mut all) = (None, phones.iter().cycle());
+    wait_until(
+        || {
+            let phone = all.next().expect("there are telephones");
+            let heard = phone.phone.hear(Duration::from_millis(20));
+            called = heard.map(|heard| (phone, heard));
+            called.is_some()
+        },
+        || "nobody is called".to_owned(),
+    );
+    let (phone, heard) = called.expect("it was awaited");
+    assert!(heard.starts_with("INVITE "), "{heard}");
+    (phone, heard)
 }
 
 /// The caller changes his media by an UPDATE; then the callee does.

@@ -5,6 +5,7 @@ mod support;
 
 mod compressed;
 mod forking;
+mod late_offer;
 mod relays;
 
 use std::{

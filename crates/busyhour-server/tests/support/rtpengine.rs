@@ -39,7 +39,7 @@ impl Rtpengine {
             .args(addresses.iter().map(|it| format!("--interface={it}")))
             .arg(format!("--listen-ng={address}"))
             .arg(format!("--port-min={}", ports.start))
-            .arg(format!("--port-max={}", ports.end))
+            .arg(format!("--port-max={}", ports.end - 1))
             .stdout(output.try_clone().expect("a file"))
             .stderr(output)
             .spawn()
