@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What a refresh costs Busyhour and Kamailio, which both keep registrations in memory and ask for no password.
 
-usage: [BUSYHOUR=target/quick/busyhour] [BEFORE=OTHER_BINARY] [STORE=memory|postgres] scripts/refresh-cost.py [ROUNDS] [LOAD...]
+usage: [BUSYHOUR=target/quick/busyhour] [BEFORE=OTHER_BINARY] [FLOOR=REFLECTOR] [STORE=memory|postgres] scripts/refresh-cost.py [ROUNDS] [LOAD...]
 
 In each round every server in turn has each LOAD: `closed:64` keeps so many refreshes under way, `rate:500` offers so many a second
 (all of closed:64, rate:20000, rate:2000, rate:500 and rate:200 unless told), for SECONDS_EACH seconds (4). `busyhour storm` is the load for both.
 Prints of each the processor time by refresh (the scheduler's count, from the second on in which the load has begun), refreshes a
-second, and the latency; then the medians and their spread, and the ratio of ours to Kamailio's. Needs Kamailio. With STORE=postgres
+second, and the latency; then the medians and their spread, and the ratio of ours to Kamailio's. Needs Kamailio. FLOOR names the example
+`reflector` of busyhour-server, which grants each refresh at once and remembers nothing: what the kernel and the load tool take. With STORE=postgres
 Busyhour acknowledges what a PostgreSQL of its own on this machine has committed, by a Unix socket, and Kamailio has no part in it; what
 PostgreSQL and the load tool take of the same processors is printed as well. There `floor:128` is a load, too: pgbench has PostgreSQL renew
 the leases of 128 of the devices in one statement, again and again over one connection, and no server or load tool is there. That
@@ -41,8 +42,9 @@ DEVICES = 1000
 # Until all devices have registered, before they refresh.
 BEGIN_SECONDS = 2
 BINARIES = {"busyhour": os.environ.get("BUSYHOUR", "target/quick/busyhour")}
-if os.environ.get("BEFORE"):
-    BINARIES["before"] = os.environ["BEFORE"]
+for variable in ("BEFORE", "FLOOR"):
+    if os.environ.get(variable):
+        BINARIES[variable.lower()] = os.environ[variable]
 
 
 def start(name, folder):
@@ -51,6 +53,8 @@ def start(name, folder):
         config = folder / "kamailio.cfg"
         config.write_text(pbx.KAMAILIO.format(address=address, granted=3600))
         command = ["kamailio", "-DD", "-f", str(config), "-m", "256"]
+    elif name == "floor":
+        command = [BINARIES[name], address]
     else:
         command = [BINARIES[name], "serve", "--sip-listen", address, "--iax2-listen", "off", "--http-listen", "off",
                    "--sip-auth", "open", "--log-level", "warn", "--limits-source-percent", "100"]
@@ -163,7 +167,7 @@ def measure(name, load, folder, postgres):
     rest = "".join(f", {other} {one:.1f} µs" for other, one in zip(beside, others))
     print(f"{name:9} {load:11} {each:6.1f} µs each, {result['register_per_s']:8,.0f} a second, p50 {result['p50_us'] / 1000:7.2f} ms, "
           f"p99 {result['p99_us'] / 1000:8.2f} ms{rest}", flush=True)
-    return each
+    return each, result["p50_us"] / 1000, result["p99_us"] / 1000
 
 
 def main():
@@ -186,12 +190,13 @@ def main():
                 postgres.send_signal(signal.SIGINT)
                 postgres.wait()
     for load in (load for load in LOADS if not load.startswith("floor:")):
-        medians = {name: statistics.median(found[name, load]) for name in names}
-        for name in BINARIES:
-            spread = found[name, load]
-            beside = medians.get("kamailio")
-            ratio = f", {medians[name] / beside:.2f} of Kamailio's {beside:.1f}" if beside else ""
-            print(f"{load:11} {name}: {medians[name]:.1f} µs ({min(spread):.1f} to {max(spread):.1f}){ratio}")
+        for number, (what, unit) in enumerate((("processor time", "µs"), ("p50", "ms"), ("p99", "ms"))):
+            columns = {name: [row[number] for row in found[name, load]] for name in names}
+            beside = statistics.median(columns["kamailio"]) if "kamailio" in names else None
+            for name in BINARIES:
+                spread, median = columns[name], statistics.median(columns[name])
+                ratio = f", {median / beside:.2f} of Kamailio's {beside:.2f}" if beside else ""
+                print(f"{load:11} {what:14} {name:9} {median:6.2f} {unit} ({min(spread):.2f} to {max(spread):.2f}){ratio}")
 
 
 main()
