@@ -11,7 +11,7 @@ killed while they recover. What the kernel has stays, so a log that does not syn
 
 **power cut**: a writer runs to its orderly end under strace. At random points of its calls the folder is made as a disk may have it after a power
 cut, and opened. Another writer then goes on, under strace, in one of these folders, and the power is cut for it as well, while it
-recovers, too. traced_disk.py says which outcomes a cut may have; what it does not know it does not try.
+recovers, too; four in all. traced_disk.py says which outcomes a cut may have; what it does not know it does not try.
 
 Three checks of the check itself: the self-test of traced_disk.py; the design raw-append-unsynchronised, which does not synchronise, must lose something in its power cuts, and so
 must each design when the simulated disk forgets to synchronise (`--blind`, a number of cuts). Ends with 1 if a design breaks the promise or if one
@@ -33,7 +33,7 @@ import sys
 import tempfile
 import time
 
-from traced_disk import Disk, NotFollowed, events_of, self_test, traced
+from traced_disk import Disk, NotFollowed, events_of, make_folder, self_test, traced
 
 ENGINE = pathlib.Path(__file__).resolve().parent.parent / "bench/engines/durable-logs"
 DESIGNS = ("busyhour", "busyhour-each", "sqlite", "sqlite-log", "fjall", "redb", "raw-append")
@@ -41,7 +41,8 @@ UNSYNCHRONISED = "raw-append-unsynchronised"
 # Each refresh is a commit of its own there, so a group may be there in part until it is acknowledged.
 NOT_GROUPED = ("busyhour-each",)
 LIVES = 5
-# So that a writer of 600 groups takes as long as the table needs to follow a few times.
+CUT_LIVES = 4
+# So that a writer of 400 groups takes as long as the table needs to follow a few times.
 PAUSE_US = 5000
 START_PATIENCE_S = 120
 
@@ -58,7 +59,7 @@ def main():
     results = []
     with tempfile.TemporaryDirectory(prefix="crash-of-logs-", dir=options.folder) as folder:
         for design in options.designs:
-            trial = Trial(design, options, pathlib.Path(folder).resolve())
+            trial = Trial(design, options, pathlib.Path(folder).resolve() / design)
             if options.kills and design != UNSYNCHRONISED:
                 results.append(report(trial.kill()))
             if options.cuts:
@@ -72,7 +73,7 @@ def cuts_of(trial):
     try:
         yield from trial.cut()
     except NotFollowed as error:
-        trial.result["findings"].append(f"the simulation cannot say anything: {error}")
+        trial.result["findings"].append(f"no more can be said: {error}")
         yield trial.result | {"is_as_wanted": False}
 
 
@@ -84,7 +85,7 @@ def options_of(words):
     say("--cuts", type=int, default=100, help="for each design (%(default)s)")
     say("--blind", type=int, default=10, help="cuts for each design on a disk that forgets to synchronise (%(default)s)")
     say("--group", type=int, default=16, help="refreshes in a group (%(default)s)")
-    say("--groups", type=int, default=600, help="that a writer commits until its orderly end (%(default)s)")
+    say("--groups", type=int, default=400, help="that a writer commits until its orderly end (%(default)s)")
     say("--bindings", type=int, default=3000, help="(%(default)s)")
     say("--model", choices=("ext4", "posix"), default="ext4", help="what the file system does with names (%(default)s)")
     say("--seed", type=int, default=random.randrange(1 << 32), help="of the times, points and outcomes (a new one, which is printed). "
@@ -137,6 +138,7 @@ class Promise:
 class Trial:
     def __init__(self, design, options, folder):
         self.design, self.options, self.folder = design, options, folder
+        folder.mkdir()
         self.generator = random.Random(f"{options.seed} {design}")
         self.order_seed = self.generator.randrange(1 << 32)
         self.result = None
@@ -176,39 +178,41 @@ class Trial:
             self._finding(f"{where}: the writer ended: {errors.read_text().strip()}")
         # A line without its end was not said.
         for line in lines.read_text().split("\n")[:-1]:
-            if line.startswith("found") and life:
-                self._judge(int(line.split()[1]), promise, where)
-            promise.said(line)
+            self._heard(line, promise, where)
         self._progress()
 
     # Power cuts.
 
     def cut(self):
-        """Half of the cuts are in the first life, and half in the second."""
+        """Each life goes on in a folder that a cut of the one before has left."""
         self._begin("power cut")
         folder = self.folder / "disk"
         folder.mkdir()
         disk, blind = Disk(folder, self.options.model), Disk(folder, self.options.model)
-        promise, events = self._promise(), self._trace(folder)
-        shutil.rmtree(folder)
+        events = first = self._trace(folder)
         # The promise begins when the writer says that the log is made.
         begun = next(place for place, call, _ in events if said(call))
-        half = self.options.cuts // 2
-        self._follow(disk, events, promise, self._points(events, begun, self.options.cuts - half), folder)
-        if half and not self.result["findings"]:
-            disk, again = Disk(folder, self.options.model), self._trace(folder)
-            self._follow(disk, again, self.second_promise, self._points(again, 0, half))
+        self.promise_left = self._promise()
+        for life, cuts in enumerate(shares(self.options.cuts, CUT_LIVES)):
+            if life:
+                disk, events = Disk(folder, self.options.model), self._trace(folder)
+            points = self._points(events, 0 if life else begun, cuts)
+            self._follow(disk, events, self.promise_left, points, folder)
+            if self.result["findings"]:
+                break
         is_known_bad = self.design == UNSYNCHRONISED
         yield self._end(bool(self.result["findings"]) == is_known_bad)
         if self.options.blind and not is_known_bad:
             self._begin("power cut, nothing synchronised")
-            self._follow(blind, events, self._promise(), self._points(events, begun, self.options.blind), blind_from=begun)
+            self._follow(blind, first, self._promise(), self._points(first, begun, self.options.blind), blind_from=begun)
             yield self._end(self.result["findings"] != [])
 
     def _trace(self, folder):
         trace = self.folder / "trace"
-        traced(self._command("crash-write", folder, f"groups={self.options.groups}", f"pause_us={PAUSE_US}"), str(trace),
-               stdout=subprocess.DEVNULL).check_returncode()
+        command = self._command("crash-write", folder, f"groups={self.options.groups}", f"pause_us={PAUSE_US}")
+        done = traced(command, str(trace), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise NotFollowed(f"the writer ended: {done.stderr.strip()}")
         events = events_of(trace)
         trace.unlink()
         return events
@@ -217,21 +221,20 @@ class Trial:
         places = [place for place, _, _ in events if place >= begun]
         return sorted(self.generator.choices(places, k=count))
 
-    def _follow(self, disk, events, promise, points, second=None, blind_from=None):
-        """Cuts the power at these points. One of the folders of the cuts stays as `second`, for another life."""
+    def _follow(self, disk, events, promise, points, left=None, blind_from=None):
+        """Cuts the power at these points. What one of the cuts leaves stays in the folder `left`, for the next life."""
         points, stays = list(points), self.generator.choice(points)
         for place, call, is_end in events:
             disk.synchronises = blind_from is None or place < blind_from
             if not is_end:
-                promise.said(said(call))
+                self._heard(said(call), promise, f"a start, at {place}")
             disk.take(call, is_end)
             while points and points[0] == place:
                 points.pop(0)
                 self._cut_once(disk, promise, f"cut at {place} of {events[-1][0]}")
-                if second and place == stays:
-                    shutil.rmtree(second, ignore_errors=True)
-                    disk.after_cut(self._made(second), self.generator)
-                    self.second_promise = copy.copy(promise)
+                if left and place == stays:
+                    make_folder(self._made(left), disk.after_cut(self.generator)[0])
+                    self.promise_left = copy.copy(promise)
             if blind_from is not None and self.result["findings"]:
                 return
         for path in sorted(disk.unseen):
@@ -239,7 +242,9 @@ class Trial:
 
     def _cut_once(self, disk, promise, where):
         made = self._made(self.folder / "cut")
-        self.result["lacking"] += disk.after_cut(made, self.generator)
+        contents, is_lacking = disk.after_cut(self.generator)
+        make_folder(made, contents)
+        self.result["lacking"] += is_lacking
         self.result["crashes"] += 1
         kept = self._made(self.folder / "kept") if self.options.keep else None
         if kept:
@@ -247,7 +252,8 @@ class Trial:
         before = len(self.result["findings"])
         self._check(made, promise, where)
         if kept and len(self.result["findings"]) > before:
-            shutil.copytree(kept, pathlib.Path(self.options.keep, f"{self.design}-{self.result['crashes']}"))
+            name = f"{self.design}-{self.result['part']}-{self.result['crashes']}".replace(" ", "-")
+            shutil.copytree(kept, pathlib.Path(self.options.keep, name), dirs_exist_ok=True)
         shutil.rmtree(made)
         self._progress()
 
@@ -273,6 +279,11 @@ class Trial:
         else:
             self._judge(int(done.stdout.split()[1]), promise, where)
 
+    def _heard(self, line, promise, where):
+        if line.startswith("found"):
+            self._judge(int(line.split()[1]), promise, where)
+        promise.said(line)
+
     def _judge(self, found, promise, where):
         self.result["with_the_group_under_way"] += found > promise.low
         if broken := promise.broken_by(found):
@@ -291,6 +302,10 @@ class Trial:
     def _progress(self):
         if sys.stderr.isatty():
             print(f"\r{self.design}, {self.result['part']}: {self.result['crashes']} ", end="", file=sys.stderr, flush=True)
+
+
+def shares(count, parts):
+    return [count // parts + (part < count % parts) for part in range(min(count, parts))]
 
 
 def said(call):

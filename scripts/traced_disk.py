@@ -4,7 +4,7 @@
 usage: scripts/traced_disk.py --self-test      a few programs whose outcome is known
 
 `traced(command, …)` runs a program under strace, `events_of` reads what strace wrote, and `Disk` follows it, a call at a time. At any
-event `Disk.after_cut` makes one of the folders that the power cut may leave, by a random generator. This is the model:
+event `Disk.after_cut` gives one of the folders that the power cut may leave, by a random generator, and `make_folder` makes it. This is the model:
 
 - **Sectors.** A write may be on the disk or not, for each 512 bytes by itself, also while its call is under way. 512 bytes are the least that
   a disk writes at once; one that writes 4,096 leaves fewer outcomes, all of which are among these. Of several writes to a sector since it was
@@ -219,18 +219,16 @@ class Disk:
         elif call.name not in AT_BEGIN and is_end:
             act(call)
 
-    def after_cut(self, folder, generator):
-        """Makes there one of the folders that a cut may leave; whether it lacks anything that was written."""
-        names, lacks = self._names_after_cut(generator), False
+    def after_cut(self, generator):
+        """One of the folders that a cut may leave: the content of each file by its path, and None of each folder; and whether anything is not there
+        that was written."""
+        names, contents, lacks = self._names_after_cut(generator), {}, False
         for path in sorted(names):
-            node, made = names[path], folder / os.path.relpath(path, self.folder)
-            if isinstance(node, Folder):
-                made.mkdir(exist_ok=True)
-                continue
-            content = node.after_cut(generator)
-            lacks = lacks or content != node.now
-            write_sparse(made, content)
-        return lacks or names != self.names
+            node = names[path]
+            content = None if isinstance(node, Folder) else node.after_cut(generator)
+            contents[os.path.relpath(path, self.folder)] = content
+            lacks = lacks or content is not None and content != node.now
+        return contents, lacks or names != self.names
 
     def _names_after_cut(self, generator):
         names = dict(self.durable_names)
@@ -427,6 +425,14 @@ def apply(names, change):
             names[path] = node
 
 
+def make_folder(folder, contents):
+    for path, content in contents.items():
+        if content is None:
+            (folder / path).mkdir(exist_ok=True)
+        else:
+            write_sparse(folder / path, content)
+
+
 def write_sparse(path, content, block=4096):
     with open(path, "wb") as file:
         file.truncate(len(content))
@@ -456,15 +462,13 @@ def outcomes(program):
             for disk in disks.values():
                 disk.take(call, is_end)
         for model, disk in disks.items():
-            found[model] = {outcome(disk, folder.parent / f"{model}-{number}", random.Random(number)) for number in range(400)}
+            found[model] = {outcome(disk, random.Random(number)) for number in range(400)}
         return found
 
 
-def outcome(disk, made, generator):
-    made.mkdir()
-    disk.after_cut(made, generator)
-    file = made / "a"
-    return file.read_bytes()[::SECTOR].decode() if file.exists() else "no file"
+def outcome(disk, generator):
+    content = disk.after_cut(generator)[0].get("a")
+    return "no file" if content is None else content[::SECTOR].decode()
 
 
 BEGIN = """
