@@ -24,6 +24,7 @@ Needs strace (scripts/install-deps.sh peers) and cargo. Example, of one design f
 import argparse
 import copy
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -44,6 +45,8 @@ LIVES = 5
 CUT_LIVES = 4
 # So that a writer of 400 groups takes as long as the table needs to follow a few times.
 PAUSE_US = 5000
+# None gets so far before it is killed; one whose script is gone ends.
+KILLED_GROUPS = 100_000
 START_PATIENCE_S = 120
 
 
@@ -84,6 +87,7 @@ def options_of(words):
     say("--kills", type=int, default=25, help="for each design (%(default)s)")
     say("--cuts", type=int, default=100, help="for each design (%(default)s)")
     say("--blind", type=int, default=10, help="cuts for each design on a disk that forgets to synchronise (%(default)s)")
+    say("--forget", metavar="NAME", help="the simulated disk forgets to synchronise files of this name, and each design must lose something")
     say("--group", type=int, default=16, help="refreshes in a group (%(default)s)")
     say("--groups", type=int, default=400, help="that a writer commits until its orderly end (%(default)s)")
     say("--bindings", type=int, default=3000, help="(%(default)s)")
@@ -164,7 +168,7 @@ class Trial:
     def _kill_once(self, disk, promise, life):
         lines, errors = self.folder / "lines", self.folder / "errors"
         with open(lines, "wb") as out, open(errors, "wb") as error:
-            writer = subprocess.Popen(self._command("crash-write", disk), stdout=out, stderr=error)
+            writer = subprocess.Popen(self._command("crash-write", disk, f"groups={KILLED_GROUPS}"), stdout=out, stderr=error)
         if life == 0:
             wait_for_line(lines, writer)
         # A start takes less than a tenth of a second; the table follows once a second.
@@ -197,15 +201,19 @@ class Trial:
             if life:
                 disk, events = Disk(folder, self.options.model), self._trace(folder)
             points = self._points(events, 0 if life else begun, cuts)
-            self._follow(disk, events, self.promise_left, points, folder)
+            self._follow(disk, events, self.promise_left, points, left=folder, forgets=self.options.forget and self.forgets, begun=0 if life else begun)
             if self.result["findings"]:
                 break
-        is_known_bad = self.design == UNSYNCHRONISED
+        is_known_bad = self.design == UNSYNCHRONISED or bool(self.options.forget)
         yield self._end(bool(self.result["findings"]) == is_known_bad)
         if self.options.blind and not is_known_bad:
             self._begin("power cut, nothing synchronised")
-            self._follow(blind, first, self._promise(), self._points(first, begun, self.options.blind), blind_from=begun)
+            points = self._points(first, begun, self.options.blind)
+            self._follow(blind, first, self._promise(), points, forgets=lambda path: True, begun=begun)
             yield self._end(self.result["findings"] != [])
+
+    def forgets(self, path):
+        return os.path.basename(path) == self.options.forget
 
     def _trace(self, folder):
         trace = self.folder / "trace"
@@ -221,11 +229,13 @@ class Trial:
         places = [place for place, _, _ in events if place >= begun]
         return sorted(self.generator.choices(places, k=count))
 
-    def _follow(self, disk, events, promise, points, left=None, blind_from=None):
-        """Cuts the power at these points. What one of the cuts leaves stays in the folder `left`, for the next life."""
+    def _follow(self, disk, events, promise, points, left=None, forgets=None, begun=0):
+        """Cuts the power at these points. What one of the cuts leaves stays in the folder `left`, for the next life. From `begun` on the disk
+        forgets to synchronise what `forgets` says; then one finding is enough."""
         points, stays = list(points), self.generator.choice(points)
         for place, call, is_end in events:
-            disk.synchronises = blind_from is None or place < blind_from
+            if forgets and place >= begun:
+                disk.forgets = forgets
             if not is_end:
                 self._heard(said(call), promise, f"a start, at {place}")
             disk.take(call, is_end)
@@ -235,7 +245,7 @@ class Trial:
                 if left and place == stays:
                     make_folder(self._made(left), disk.after_cut(self.generator)[0])
                     self.promise_left = copy.copy(promise)
-            if blind_from is not None and self.result["findings"]:
+            if forgets and self.result["findings"]:
                 return
         for path in sorted(disk.unseen):
             self._finding(f"{path} was mapped, so what was written there is not known")

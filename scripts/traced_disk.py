@@ -202,8 +202,8 @@ class Disk:
             self.names[str(path)] = Folder() if path.is_dir() else File(path.read_bytes())
         self.durable_names, self.changes = dict(self.names), []
         self.open_files, self.programs, self.unseen = {}, 0, set()
-        # Whether synchronising has an effect: without it the check of a program must fail.
-        self.synchronises = True
+        # For which paths synchronising has no effect, so that the check of a program must fail.
+        self.forgets = lambda path: False
 
     def take(self, call, is_end):
         """Calls act at their end, writes at their begin, since a part of them may be on the disk before they return."""
@@ -360,7 +360,7 @@ class Disk:
     def _written(self, call):
         file = self._file(call)
         flags = call.words[-1] if call.name == "pwritev2" else ""
-        if file and self.synchronises and (file.is_synchronous or "RWF_DSYNC" in flags or "RWF_SYNC" in flags):
+        if file and not self.forgets(file.path) and (file.is_synchronous or "RWF_DSYNC" in flags or "RWF_SYNC" in flags):
             file.node.keep(lambda other: other is call, sectors_of(call.offset, call.offset + call.result))
 
     def _ftruncate(self, call):
@@ -383,7 +383,7 @@ class Disk:
 
     def _fsync(self, call):
         file = self._file(call)
-        if file is None or not self.synchronises:
+        if file is None or self.forgets(file.path):
             return
         if isinstance(file.node, Folder):
             self._keep_names(lambda change: file.path in change.folders or change.made is file.node)
