@@ -13,9 +13,10 @@ killed while they recover. What the kernel has stays, so a log that does not syn
 cut, and opened. Another writer then goes on, under strace, in one of these folders, and the power is cut for it as well, while it
 recovers, too; four in all. traced_disk.py says which outcomes a cut may have; what it does not know it does not try.
 
-Three checks of the check itself: the self-test of traced_disk.py; the design raw-append-unsynchronised, which does not synchronise, must lose something in its power cuts, and so
-must each design when the simulated disk forgets to synchronise (`--blind`, a number of cuts). Ends with 1 if a design breaks the promise or if one
-of these does not.
+Three checks of the check: the self-test of traced_disk.py; the design raw-append-unsynchronised, which does not synchronise, must lose
+something in its power cuts; and so must each design on a disk that forgets to synchronise (`--blind`, a number of cuts). With `--forget NAME` the
+disk forgets it for the files of that name alone, and each design must lose something. The end is 1 if a design breaks the promise, or one of
+these does not.
 
 Needs strace (scripts/install-deps.sh peers) and cargo. Example, of one design for a minute:
 
