@@ -84,7 +84,7 @@ def events_of(trace):
             else:
                 name, _, words = text.partition(b"(")
                 is_under_way = text.endswith(b"<unfinished ...>")
-                words = words.rpartition(b" <" if is_under_way else b" = ")[0].rstrip()
+                words = words.rpartition(b" <" if is_under_way else b" = ")[0].rstrip(b" ,")
                 call = Call(name.decode(), words if is_under_way else words[:-1], place)
                 events.append((place, call, False))
                 if is_under_way:
