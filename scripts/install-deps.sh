@@ -11,7 +11,7 @@ test=(sip-tester sipsak sngrep baresip-core linphone-cli twinkle-console faketim
   dnsmasq-base rtpengine-daemon iproute2 nftables chromium chromium-driver python3-venv)
 peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libboost-fiber-dev libtbb-dev libpcp3-dev
   libpcp-import1-dev redis-server nats-server kamailio kamailio-presence-modules
-  pcp)
+  pcp strace)
 dist=(dpkg-dev rpm python3)
 fresh=(mmdebstrap debian-archive-keyring systemd-container lintian skopeo umoci curl iproute2 "${dist[@]}")
 

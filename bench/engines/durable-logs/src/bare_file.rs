@@ -3,6 +3,7 @@
 
 use crate::{
     durable_log::{DurableLog, Outcome, Setup},
+    newest::Newest,
     refresh::{HEAD_LEN, LOG_BYTES, Refresh, record_len},
 };
 use rustix::{
@@ -15,7 +16,8 @@ use std::{
     path::Path,
 };
 
-pub struct BareFile {
+/// Without `IS_SYNCHRONISED` a write returns before it is durable, so that a check can show that it notices.
+pub struct BareFile<const IS_SYNCHRONISED: bool> {
     file: File,
     number: u64,
     bytes: Vec<u8>,
@@ -23,18 +25,23 @@ pub struct BareFile {
     space: Vec<u8>,
 }
 
-impl DurableLog for BareFile {
+impl<const IS_SYNCHRONISED: bool> DurableLog for BareFile<IS_SYNCHRONISED> {
     fn open(folder: &Path, _: Setup) -> Outcome<Self> {
         let path = folder.join("log");
         fs::write(&path, vec![0; LOG_BYTES])?;
         File::open(&path)?.sync_all()?;
-        let flags = OFlags::WRONLY | OFlags::DIRECT;
-        Ok(Self {
-            file: open(&path, flags, Mode::empty())?.into(),
-            number: 0,
-            bytes: Vec::new(),
-            space: Vec::new(),
-        })
+        Self::after(&path, 0)
+    }
+
+    fn recover(folder: &Path, setup: Setup) -> Outcome<(Self, Newest)> {
+        let path = folder.join("log");
+        let bytes = fs::read(&path)?;
+        let records = Records::of(&bytes, setup)?;
+        let mut newest = Newest::first(setup.bindings);
+        for (_, record) in &records.0 {
+            newest.extend(Refresh::all_in(&record[HEAD_LEN..]));
+        }
+        Ok((Self::after(&path, records.last())?, newest))
     }
 
     fn commit(&mut self, group: &[Refresh]) -> Outcome<()> {
@@ -50,12 +57,11 @@ impl DurableLog for BareFile {
         let begin = self.space.as_ptr().align_offset(PAGE);
         let space = &mut self.space[begin..begin + len];
         space.copy_from_slice(&self.bytes);
-        let written = pwritev2(
-            &self.file,
-            &[IoSlice::new(space)],
-            at as u64,
-            ReadWriteFlags::DSYNC,
-        )?;
+        let flags = match IS_SYNCHRONISED {
+            true => ReadWriteFlags::DSYNC,
+            false => ReadWriteFlags::empty(),
+        };
+        let written = pwritev2(&self.file, &[IoSlice::new(space)], at as u64, flags)?;
         match written == len {
             true => Ok(()),
             false => Err("a part of the record was written".into()),
@@ -66,27 +72,48 @@ impl DurableLog for BareFile {
         Ok(())
     }
 
-    /// By the highest number, when no record of the last ones is missing.
     fn seen(folder: &Path, setup: Setup) -> Outcome<u64> {
-        let len = record_len(setup.group as usize);
         let bytes = fs::read(folder.join("log"))?;
-        let records = bytes.chunks_exact(len);
-        let slots = records.len() as u64;
-        let mut numbers: Vec<u64> = records
-            .filter_map(|record| {
-                record
-                    .first_chunk()
-                    .map(|number| u64::from_le_bytes(*number))
-            })
-            .filter(|number| *number > 0)
-            .collect();
-        numbers.sort_unstable();
-        let last = numbers.last().copied().unwrap_or(0);
-        let wanted = last - last.min(slots) + 1..=last;
-        match wanted.eq(numbers) {
-            true => Ok(last * setup.group),
+        Ok(Records::of(&bytes, setup)?.last() * setup.group)
+    }
+}
+
+impl<const IS_SYNCHRONISED: bool> BareFile<IS_SYNCHRONISED> {
+    fn after(path: &Path, number: u64) -> Outcome<Self> {
+        let flags = OFlags::WRONLY | OFlags::DIRECT;
+        Ok(Self {
+            file: open(path, flags, Mode::empty())?.into(),
+            number,
+            bytes: Vec::new(),
+            space: Vec::new(),
+        })
+    }
+}
+
+/// By their numbers.
+struct Records<'a>(Vec<(u64, &'a [u8])>);
+
+impl<'a> Records<'a> {
+    /// Refused when one of the last ones is missing.
+    fn of(bytes: &'a [u8], setup: Setup) -> Outcome<Self> {
+        let slots = bytes.chunks_exact(record_len(setup.group as usize));
+        let slots_count = slots.len() as u64;
+        let numbered = slots.filter_map(|slot| {
+            let number = u64::from_le_bytes(*slot.first_chunk()?);
+            (number > 0).then_some((number, slot))
+        });
+        let mut records = Self(numbered.collect());
+        records.0.sort_unstable_by_key(|(number, _)| *number);
+        let last = records.last();
+        let wanted = last - last.min(slots_count) + 1..=last;
+        match wanted.eq(records.0.iter().map(|(number, _)| *number)) {
+            true => Ok(records),
             false => Err("a record is missing".into()),
         }
+    }
+
+    fn last(&self) -> u64 {
+        self.0.last().map_or(0, |(number, _)| *number)
     }
 }
 

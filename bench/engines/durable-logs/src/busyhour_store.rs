@@ -2,6 +2,7 @@
 
 use crate::{
     durable_log::{DurableLog, Outcome, Setup},
+    newest::Newest,
     refresh::Refresh,
 };
 use busyhour::clock::UnixTime;
@@ -27,6 +28,12 @@ pub struct Committer<const IS_ONE_BATCH: bool> {
 impl<const IS_ONE_BATCH: bool> DurableLog for Committer<IS_ONE_BATCH> {
     fn open(folder: &Path, setup: Setup) -> Outcome<Self> {
         Self::with_bindings(folder, setup.bindings)
+    }
+
+    fn recover(folder: &Path, _: Setup) -> Outcome<(Self, Newest)> {
+        let recovered = Self::from(open(folder)?);
+        let newest = newest(&recovered.store)?;
+        Ok((recovered, newest))
     }
 
     fn commit(&mut self, group: &[Refresh]) -> Outcome<()> {
@@ -59,12 +66,7 @@ impl<const IS_ONE_BATCH: bool> Committer<IS_ONE_BATCH> {
     fn with_bindings(folder: &Path, bindings: u64) -> Outcome<Self> {
         // Made now, since the store looks at its files more often for a while after their folder has changed.
         fs::create_dir(folder.join(COPY))?;
-        let (sender, committed) = channel();
-        let mut made = Self {
-            store: open(folder)?,
-            sender,
-            committed,
-        };
+        let mut made = Self::from(open(folder)?);
         let ids: Vec<u64> = (1..=bindings).collect();
         for some in ids.chunks(1000) {
             made.send(some.iter().map(|id| put(*id)).collect())?;
@@ -72,6 +74,15 @@ impl<const IS_ONE_BATCH: bool> Committer<IS_ONE_BATCH> {
         }
         made.settle()?;
         Ok(made)
+    }
+
+    fn from(store: SqliteStore) -> Self {
+        let (sender, committed) = channel();
+        Self {
+            store,
+            sender,
+            committed,
+        }
     }
 
     fn send(&self, changes: Vec<Change>) -> Outcome<()> {
@@ -110,6 +121,7 @@ fn copy(folder: &Path) -> Outcome<()> {
 
 /// What the copy has by its journal; what is in the store that ended in an orderly way must be the same.
 fn refreshes(folder: &Path) -> Outcome<u64> {
+    let refreshes_in = |folder: &Path| Outcome::Ok(newest(&open(folder)?)?.refreshes());
     let (copied, ended) = (refreshes_in(&folder.join(COPY))?, refreshes_in(folder)?);
     match copied == ended {
         true => Ok(copied),
@@ -117,12 +129,13 @@ fn refreshes(folder: &Path) -> Outcome<u64> {
     }
 }
 
-fn refreshes_in(folder: &Path) -> Outcome<u64> {
-    let bindings = open(folder)?.load()?.bindings;
-    Ok(bindings
-        .iter()
-        .map(|one| u64::from(one.lease.cseq) - 1)
-        .sum())
+fn newest(store: &SqliteStore) -> Outcome<Newest> {
+    let bindings = store.load()?.bindings.into_iter();
+    let refreshes = bindings.map(|one| Refresh {
+        id: one.id.0,
+        cseq: one.lease.cseq,
+    });
+    Ok(refreshes.collect())
 }
 
 fn put(id: u64) -> Change {

@@ -1,6 +1,6 @@
 //! The driver: one thread hands in a group, waits until it is durable, and goes on with the next.
 
-use crate::refresh::Refresh;
+use crate::{newest::Newest, refresh::Refresh};
 use kit::{Args, Output, Random};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -16,6 +16,9 @@ pub type Outcome<T> = Result<T, Box<dyn Error>>;
 pub trait DurableLog: Sized {
     /// In an empty folder, with bindings 1 to `bindings`, each with a first lease.
     fn open(folder: &Path, setup: Setup) -> Outcome<Self>;
+
+    /// Opens what a crash has left, so that commits can go on, and says what a start finds there.
+    fn recover(folder: &Path, setup: Setup) -> Outcome<(Self, Newest)>;
 
     /// Returns when all of the group is durable.
     fn commit(&mut self, group: &[Refresh]) -> Outcome<()>;
@@ -40,15 +43,22 @@ pub struct Setup {
     pub is_followed: bool,
 }
 
-pub fn run<L: DurableLog>(args: &Args) -> Outcome<()> {
-    let setup = Setup {
-        bindings: args.number("bindings"),
-        group: args.number("group"),
-        is_followed: args.optional("database") != Some(0),
-    };
-    if setup.group == 0 || setup.group > setup.bindings {
-        return Err("a group has one refresh at least, and none of a binding twice".into());
+impl Setup {
+    pub fn from(args: &Args) -> Outcome<Self> {
+        let setup = Self {
+            bindings: args.number("bindings"),
+            group: args.number("group"),
+            is_followed: args.optional("database") != Some(0),
+        };
+        match setup.group == 0 || setup.group > setup.bindings {
+            true => Err("a group has one refresh at least, and none of a binding twice".into()),
+            false => Ok(setup),
+        }
     }
+}
+
+pub fn run<L: DurableLog>(args: &Args) -> Outcome<()> {
+    let setup = Setup::from(args)?;
     let mut refreshes = Refreshes::new(args.number("seed"), setup.bindings);
     let limit = Duration::from_millis(args.number("ms"));
     if limit.is_zero() {
@@ -59,8 +69,7 @@ pub fn run<L: DurableLog>(args: &Args) -> Outcome<()> {
     let (mut group, mut took) = (Vec::new(), Vec::new());
     let (begun, cpu) = (Instant::now(), cpu_time());
     while begun.elapsed() < limit {
-        group.clear();
-        group.extend((0..setup.group).map(|_| refreshes.next()));
+        refreshes.fill(&mut group, setup);
         let handed_in = Instant::now();
         log.commit(&group)?;
         took.push(handed_in.elapsed());
@@ -87,13 +96,13 @@ pub fn run<L: DurableLog>(args: &Args) -> Outcome<()> {
 }
 
 /// All bindings in a random order, again and again, so that none is twice in a group.
-struct Refreshes {
+pub struct Refreshes {
     ids: Vec<u64>,
     given: u64,
 }
 
 impl Refreshes {
-    fn new(seed: u64, bindings: u64) -> Self {
+    pub fn new(seed: u64, bindings: u64) -> Self {
         let mut ids: Vec<u64> = (1..=bindings).collect();
         let mut random = Random::new(seed);
         for at in (1..ids.len()).rev() {
@@ -102,7 +111,13 @@ impl Refreshes {
         Self { ids, given: 0 }
     }
 
-    fn next(&mut self) -> Refresh {
+    /// The next group.
+    pub fn fill(&mut self, group: &mut Vec<Refresh>, setup: Setup) {
+        group.clear();
+        group.extend((0..setup.group).map(|_| self.next()));
+    }
+
+    pub fn next(&mut self) -> Refresh {
         let bindings = self.ids.len() as u64;
         let (turn, at) = (self.given / bindings, self.given % bindings);
         self.given += 1;

@@ -3,7 +3,8 @@
 use crate::{
     durable_log::{Outcome, Setup},
     follower::Log,
-    refresh::{Refresh, refreshes_of},
+    newest::Newest,
+    refresh::Refresh,
 };
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::path::Path;
@@ -20,6 +21,12 @@ impl Log for FjallLog {
         Ok(Self { database, leases })
     }
 
+    fn recover(folder: &Path, setup: Setup) -> Outcome<(Self, Newest)> {
+        let log = Self::open(folder, setup)?;
+        let newest = log.newest()?;
+        Ok((log, newest))
+    }
+
     fn append(&mut self, group: &[Refresh]) -> Outcome<()> {
         let batch = self.database.batch();
         let mut batch = batch.durability(Some(PersistMode::SyncData));
@@ -30,11 +37,17 @@ impl Log for FjallLog {
     }
 
     fn seen(folder: &Path, setup: Setup) -> Outcome<u64> {
-        let log = Self::open(folder, setup)?;
-        let mut seen = 0;
-        for row in log.leases.iter() {
-            seen += refreshes_of(&row.value()?);
-        }
-        Ok(seen)
+        Ok(Self::recover(folder, setup)?.1.refreshes())
+    }
+}
+
+impl FjallLog {
+    fn newest(&self) -> Outcome<Newest> {
+        let refresh = |row: fjall::Guard| {
+            let (id, lease) = row.into_inner()?;
+            let id = u64::from_be_bytes((*id).try_into()?);
+            Refresh::from_lease(id, &lease).ok_or_else(|| "a lease is too short".into())
+        };
+        self.leases.iter().map(refresh).collect()
     }
 }

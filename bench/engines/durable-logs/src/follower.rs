@@ -4,6 +4,7 @@
 use crate::{
     durable_log::{DurableLog, Outcome, Setup},
     lease_table::LeaseTable,
+    newest::Newest,
     refresh::{LOG_BYTES, Refresh, record_len},
 };
 use std::{
@@ -19,6 +20,9 @@ use std::{
 pub trait Log: Sized {
     /// For groups of the length that `setup` gives.
     fn open(folder: &Path, setup: Setup) -> Outcome<Self>;
+
+    /// Opens what a crash has left, and says what is found there.
+    fn recover(folder: &Path, setup: Setup) -> Outcome<(Self, Newest)>;
 
     /// Returns when all of the group is durable.
     fn append(&mut self, group: &[Refresh]) -> Outcome<()>;
@@ -64,6 +68,21 @@ impl<L: Log> DurableLog for Followed<L> {
         })
     }
 
+    /// The table takes what it lacks of the log before anything else is written there, as at a start of the store.
+    fn recover(folder: &Path, setup: Setup) -> Outcome<(Self, Newest)> {
+        let mut table = LeaseTable::open(folder)?;
+        let (log, logged) = L::recover(folder, setup)?;
+        let mut newest = table.newest()?;
+        newest.extend(logged.iter());
+        table.renew(newest.iter())?;
+        let recovered = Self {
+            log,
+            follower: setup.is_followed.then(|| Follower::start(table)),
+            _table: None,
+        };
+        Ok((recovered, newest))
+    }
+
     fn commit(&mut self, group: &[Refresh]) -> Outcome<()> {
         self.log.append(group)?;
         if let Some(follower) = &self.follower {
@@ -86,7 +105,7 @@ impl<L: Log> DurableLog for Followed<L> {
     /// What is in the log alone; what is in the database alone must be the same.
     fn seen(folder: &Path, setup: Setup) -> Outcome<u64> {
         let seen = L::seen(folder, setup)?;
-        if setup.is_followed && LeaseTable::open(folder)?.refreshes()? != seen {
+        if setup.is_followed && LeaseTable::open(folder)?.newest()?.refreshes() != seen {
             return Err("the database has not followed".into());
         }
         Ok(seen)

@@ -1,7 +1,7 @@
 //! The tables of the store, in SQLite with the store's settings.
 
-use crate::{durable_log::Outcome, refresh::Refresh};
-use rusqlite::{Connection, params};
+use crate::{durable_log::Outcome, newest::Newest, refresh::Refresh};
+use rusqlite::{Connection, Row, params};
 use std::path::Path;
 
 pub struct LeaseTable(Connection);
@@ -57,10 +57,14 @@ impl LeaseTable {
         Ok(transaction.commit()?)
     }
 
-    /// How many refreshes all bindings had.
-    pub fn refreshes(&self) -> Outcome<u64> {
-        let sum = "SELECT sum(cseq - 1) FROM lease";
-        Ok(self.0.query_row(sum, [], |row| row.get::<_, i64>(0))? as u64)
+    pub fn newest(&self) -> Outcome<Newest> {
+        let mut leases = self.0.prepare("SELECT id, cseq FROM lease")?;
+        let refresh = |row: &Row| {
+            let (id, cseq) = (row.get::<_, i64>(0)? as u64, row.get(1)?);
+            Ok(Refresh { id, cseq })
+        };
+        let newest: Result<Newest, _> = leases.query_map([], refresh)?.collect();
+        Ok(newest?)
     }
 }
 

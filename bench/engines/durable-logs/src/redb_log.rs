@@ -3,9 +3,10 @@
 use crate::{
     durable_log::{Outcome, Setup},
     follower::Log,
-    refresh::{Refresh, refreshes_of},
+    newest::Newest,
+    refresh::Refresh,
 };
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use std::path::Path;
 
 pub struct RedbLog(Database);
@@ -13,6 +14,12 @@ pub struct RedbLog(Database);
 impl Log for RedbLog {
     fn open(folder: &Path, _: Setup) -> Outcome<Self> {
         Ok(Self(Database::create(folder.join("log.redb"))?))
+    }
+
+    fn recover(folder: &Path, setup: Setup) -> Outcome<(Self, Newest)> {
+        let log = Self::open(folder, setup)?;
+        let newest = log.newest()?;
+        Ok((log, newest))
     }
 
     /// A commit is durable when it returns, unless it is told not to be.
@@ -28,12 +35,23 @@ impl Log for RedbLog {
     }
 
     fn seen(folder: &Path, setup: Setup) -> Outcome<u64> {
-        let log = Self::open(folder, setup)?;
-        let mut seen = 0;
-        for row in log.0.begin_read()?.open_table(LEASES)?.iter()? {
-            seen += refreshes_of(row?.1.value());
+        Ok(Self::recover(folder, setup)?.1.refreshes())
+    }
+}
+
+impl RedbLog {
+    /// The first commit makes the table.
+    fn newest(&self) -> Outcome<Newest> {
+        let leases = match self.0.begin_read()?.open_table(LEASES) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(Newest::default()),
+            leases => leases?,
+        };
+        let mut newest = Newest::default();
+        for row in leases.iter()? {
+            let (id, lease) = row?;
+            newest.extend(Refresh::from_lease(id.value(), lease.value()));
         }
-        Ok(seen)
+        Ok(newest)
     }
 }
 

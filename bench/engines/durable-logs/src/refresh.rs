@@ -1,7 +1,7 @@
 //! What a refresh writes.
 
 /// The new lease of a binding.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refresh {
     pub id: u64,
     pub cseq: u32,
@@ -14,11 +14,32 @@ impl Refresh {
         (1_800_000_000 + u64::from(self.cseq)) * 1_000_000_000
     }
 
+    /// How many refreshes the binding had with this one: its first lease has a CSeq of 1.
+    pub fn number(self) -> u64 {
+        u64::from(self.cseq) - 1
+    }
+
     /// As the store's journal has it: a kind, the binding's id, and the lease.
     pub fn append_to(self, bytes: &mut Vec<u8>) {
         bytes.push(KIND);
         bytes.extend(self.id.to_le_bytes());
         bytes.extend(self.lease());
+    }
+
+    /// All that were appended there, and nothing of zeroes behind them.
+    pub fn all_in(bytes: &[u8]) -> impl Iterator<Item = Self> {
+        let refreshes = bytes.chunks_exact(REFRESH_LEN);
+        refreshes
+            .filter(|bytes| bytes[0] == KIND)
+            .filter_map(|bytes| {
+                let (id, lease) = bytes[1..].split_first_chunk()?;
+                Self::from_lease(u64::from_le_bytes(*id), lease)
+            })
+    }
+
+    pub fn from_lease(id: u64, lease: &[u8]) -> Option<Self> {
+        let cseq = u32::from_le_bytes(*lease.first_chunk()?);
+        Some(Self { id, cseq })
     }
 
     /// What a table has beside the id.
@@ -29,14 +50,6 @@ impl Refresh {
         bytes[8..16].copy_from_slice(&self.expires_at_ns().to_le_bytes());
         bytes
     }
-}
-
-/// How many refreshes a binding had whose lease these bytes are: its first lease has a CSeq of 1, and each refresh one more.
-pub fn refreshes_of(lease: &[u8]) -> u64 {
-    let cseq = lease
-        .first_chunk()
-        .map_or(1, |cseq| u32::from_le_bytes(*cseq));
-    u64::from(cseq) - 1
 }
 
 /// The bytes of a group's record in the store's journal.

@@ -3,6 +3,7 @@
 use crate::{
     durable_log::{DurableLog, Outcome, Setup},
     lease_table::LeaseTable,
+    newest::Newest,
     refresh::Refresh,
 };
 use std::path::Path;
@@ -14,6 +15,12 @@ impl DurableLog for SqliteAlone {
         Ok(Self(LeaseTable::make(folder, setup.bindings)?))
     }
 
+    fn recover(folder: &Path, _: Setup) -> Outcome<(Self, Newest)> {
+        let table = LeaseTable::open(folder)?;
+        let newest = table.newest()?;
+        Ok((Self(table), newest))
+    }
+
     fn commit(&mut self, group: &[Refresh]) -> Outcome<()> {
         self.0.renew(group.iter().copied())
     }
@@ -23,6 +30,6 @@ impl DurableLog for SqliteAlone {
     }
 
     fn seen(folder: &Path, _: Setup) -> Outcome<u64> {
-        LeaseTable::open(folder)?.refreshes()
+        Ok(LeaseTable::open(folder)?.newest()?.refreshes())
     }
 }

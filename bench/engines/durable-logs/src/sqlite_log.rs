@@ -4,6 +4,7 @@ use crate::{
     durable_log::{Outcome, Setup},
     follower::Log,
     lease_table::{begin_log_again, connect},
+    newest::Newest,
     refresh::{LOG_BYTES, REFRESH_LEN, Refresh, record_len},
 };
 use rusqlite::{Connection, params};
@@ -38,6 +39,18 @@ impl Log for SqliteLog {
         })
     }
 
+    fn recover(folder: &Path, setup: Setup) -> Outcome<(Self, Newest)> {
+        let last = last(folder, setup)?;
+        let log = Self {
+            connection: connect(&folder.join("log.db"))?,
+            slots: slots(setup),
+            number: last + 1,
+            bytes: Vec::new(),
+        };
+        let newest = log.newest()?;
+        Ok((log, newest))
+    }
+
     fn append(&mut self, group: &[Refresh]) -> Outcome<()> {
         self.bytes.clear();
         group.iter().for_each(|one| one.append_to(&mut self.bytes));
@@ -47,18 +60,34 @@ impl Log for SqliteLog {
         Ok(())
     }
 
-    /// By the highest number, when no row of the last ones is missing.
     fn seen(folder: &Path, setup: Setup) -> Outcome<u64> {
-        let connection = connect(&folder.join("log.db"))?;
-        let (last, rows): (i64, i64) = connection.query_row(
-            "SELECT max(number), count(*) FROM log WHERE number > (SELECT max(number) FROM log) - ?1",
-            [slots(setup)],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?;
-        if rows != slots(setup) {
-            return Err("a row of the log is missing".into());
+        Ok((last(folder, setup)? + 1 - FIRST) as u64 * setup.group)
+    }
+}
+
+impl SqliteLog {
+    fn newest(&self) -> Outcome<Newest> {
+        let mut newest = Newest::default();
+        let mut rows = self.connection.prepare("SELECT refreshes FROM log")?;
+        let mut rows = rows.query([])?;
+        while let Some(row) = rows.next()? {
+            newest.extend(Refresh::all_in(row.get_ref(0)?.as_blob()?));
         }
-        Ok((last + 1 - FIRST) as u64 * setup.group)
+        Ok(newest)
+    }
+}
+
+/// The highest number, when no row of the last ones is missing.
+fn last(folder: &Path, setup: Setup) -> Outcome<i64> {
+    let connection = connect(&folder.join("log.db"))?;
+    let (last, rows): (i64, i64) = connection.query_row(
+        "SELECT max(number), count(*) FROM log WHERE number > (SELECT max(number) FROM log) - ?1",
+        [slots(setup)],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    match rows == slots(setup) {
+        true => Ok(last),
+        false => Err("a row of the log is missing".into()),
     }
 }
 
