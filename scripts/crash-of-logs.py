@@ -88,7 +88,7 @@ def options_of(words):
     say("--kills", type=int, default=25, help="for each design (%(default)s)")
     say("--cuts", type=int, default=100, help="for each design (%(default)s)")
     say("--blind", type=int, default=10, help="cuts for each design on a disk that forgets to synchronise (%(default)s)")
-    say("--forget", metavar="NAME", help="the simulated disk forgets to synchronise files of this name, and each design must lose something")
+    say("--forget", metavar="NAME", help="the simulated disk forgets to synchronise files of this name, and each of --designs must lose something")
     say("--group", type=int, default=16, help="refreshes in a group (%(default)s)")
     say("--groups", type=int, default=400, help="that a writer commits until its orderly end (%(default)s)")
     say("--bindings", type=int, default=3000, help="(%(default)s)")
@@ -104,6 +104,8 @@ def options_of(words):
     unknown = set(options.designs) - {*DESIGNS, UNSYNCHRONISED}
     if unknown:
         parser.error(f"no design {', '.join(sorted(unknown))}; the designs are {', '.join((*DESIGNS, UNSYNCHRONISED))}")
+    if options.forget and not options.cuts:
+        parser.error("--forget is about power cuts: --cuts 1 at least")
     if min(options.group, options.groups, options.bindings) < 1 or options.group > options.bindings:
         parser.error("a group has one refresh at least, and none of a binding twice")
     print(f"seed {options.seed}, model {options.model}, {options.groups} groups of {options.group}, {options.bindings} bindings", flush=True)
@@ -146,7 +148,7 @@ class Trial:
         folder.mkdir()
         self.generator = random.Random(f"{options.seed} {design}")
         self.order_seed = self.generator.randrange(1 << 32)
-        self.result = None
+        self.result, self.promise_left = None, None
 
     # SIGKILL.
 
@@ -154,12 +156,12 @@ class Trial:
         self._begin("kill")
         left, disk = self.options.kills, self.folder / "disk"
         while left:
-            promise = self._promise()
+            promise, before = self._promise(), len(self.result["findings"])
             disk.mkdir()
             for life in range(min(left, LIVES)):
                 left -= 1
                 self._kill_once(disk, promise, life)
-                if self.result["findings"]:
+                if len(self.result["findings"]) > before:
                     break
             else:
                 self._check(disk, promise, f"kill {self.result['crashes']}")
@@ -200,7 +202,13 @@ class Trial:
         self.promise_left = self._promise()
         for life, cuts in enumerate(shares(self.options.cuts, CUT_LIVES)):
             if life:
-                disk, events = Disk(folder, self.options.model), self._trace(folder)
+                disk = Disk(folder, self.options.model)
+                try:
+                    events = self._trace(folder)
+                except NotFollowed as error:
+                    # What the cut left does not open, or the writer does what is not followed: both are against the promise.
+                    self._finding(f"life {life + 1}: {error}")
+                    break
             points = self._points(events, 0 if life else begun, cuts)
             self._follow(disk, events, self.promise_left, points, left=folder, forgets=self.options.forget and self.forgets, begun=0 if life else begun)
             if self.result["findings"]:

@@ -2,12 +2,13 @@
 # usage: scripts/durable-cost.sh ROUNDS BINARY...
 #
 # What durable registrations cost the server, and how long they take, for each of several binaries in turn: new ones at 200 a
-# second, refreshes with 256 under way, and 4,000 new ones a second that expire after 2 s. Printed are, of each round,
-# the server's processor time (/proc) by registration, what the storm says of latency, and for how long the processors of a virtual
-# machine stood still, since its host gave them to nobody or to others (steal, of all processors together). FOLDER names a folder on the disk
-# to be measured (the current one otherwise), SECONDS_EACH how long the last row lasts (30).
+# second, refreshes with 256 under way, and 4,000 new ones a second that expire after 2 s. The load tool is the last binary's for
+# all. Printed are, of each round, the server's processor time (/proc) by registration, what the storm says of latency, and for how
+# long the processors of a virtual machine stood still, since its host gave them to nobody or to others (steal, of all processors
+# together). FOLDER names a folder on the disk to be measured (the current one otherwise), SECONDS_EACH how long the last row lasts (30).
 set -euo pipefail
 rounds=$1; shift
+storm=${!#}
 scratch=$(mktemp -d "${FOLDER:-.}/durable-cost.XXXXXX")
 port=${PORT:-15081}
 server=
@@ -26,7 +27,7 @@ row() {
   server=$!
   for _ in $(seq 100); do grep -q '^ready' "$scratch/out" && break; sleep 0.1; done
   before=$(ticks) stolen=$(stolen)
-  "$binary" storm --target "127.0.0.1:$port" --json "$@" >"$scratch/storm" 2>"$scratch/error" || cat "$scratch/error" >&2
+  "$storm" storm --target "127.0.0.1:$port" --json "$@" >"$scratch/storm" 2>"$scratch/error" || cat "$scratch/error" >&2
   sleep 2
   after=$(ticks) stolen=$(($(stolen) - stolen))
   python3 - "$scratch/storm" "$name" "$binary" $((after - before)) "$count" "$stolen" <<'END'

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What a refresh costs Busyhour and Kamailio, which both keep registrations in memory and ask for no password.
 
-usage: [BUSYHOUR=target/quick/busyhour] [BEFORE=OTHER_BINARY] [FLOOR=REFLECTOR] [STORE=memory|postgres] scripts/refresh-cost.py [ROUNDS] [LOAD...]
+usage: [BUSYHOUR=target/quick/busyhour] [BEFORE=OTHER_BINARY] [REFLECTOR=PROGRAM] [STORE=memory|postgres] scripts/refresh-cost.py [ROUNDS] [LOAD...]
 
 In each round every server in turn has each LOAD: `closed:64` keeps so many refreshes under way, `rate:500` offers so many a second
 (all of closed:64, rate:20000, rate:2000, rate:500 and rate:200 unless told), for SECONDS_EACH seconds (4). `busyhour storm` is the load for both.
 Prints of each the processor time by refresh (the scheduler's count, from the second on in which the load has begun), refreshes a
-second, and the latency; then the medians and their spread, and the ratio of ours to Kamailio's. Needs Kamailio. FLOOR names the example
-`reflector` of busyhour-server, which grants each refresh at once and remembers nothing: what the kernel and the load tool take. With STORE=postgres
+second, and the latency; then the medians and their spread, and their ratios to Kamailio's. Needs Kamailio. REFLECTOR names the example `reflector`, which
+grants each refresh at once and remembers nothing: what the kernel and the load tool take (cargo build --release -p busyhour-server
+--example reflector). With STORE=postgres
 Busyhour acknowledges what a PostgreSQL of its own on this machine has committed, by a Unix socket, and Kamailio has no part in it; what
 PostgreSQL and the load tool take of the same processors is printed as well. There `floor:128` is a load, too: pgbench has PostgreSQL renew
 the leases of 128 of the devices in one statement, again and again over one connection, and no server or load tool is there. That
@@ -35,6 +36,8 @@ spec.loader.exec_module(pbx)
 
 if STORE not in ("memory", "postgres") or ARGUMENTS and not (ARGUMENTS[0].isdecimal() and all(load.startswith(LOAD_KINDS) for load in ARGUMENTS[1:])):
     sys.exit(__doc__)
+if STORE == "postgres" and os.environ.get("REFLECTOR"):
+    sys.exit("REFLECTOR stores nothing, so it is not measured beside a server on PostgreSQL")
 ROUNDS = int(ARGUMENTS[0]) if ARGUMENTS else 3
 LOADS = ARGUMENTS[1:] or ["closed:64", "rate:20000", "rate:2000", "rate:500", "rate:200"]
 SECONDS = int(os.environ.get("SECONDS_EACH", "4"))
@@ -42,7 +45,7 @@ DEVICES = 1000
 # Until all devices have registered, before they refresh.
 BEGIN_SECONDS = 2
 BINARIES = {"busyhour": os.environ.get("BUSYHOUR", "target/quick/busyhour")}
-for variable in ("BEFORE", "FLOOR"):
+for variable in ("BEFORE", "REFLECTOR"):
     if os.environ.get(variable):
         BINARIES[variable.lower()] = os.environ[variable]
 
@@ -53,7 +56,7 @@ def start(name, folder):
         config = folder / "kamailio.cfg"
         config.write_text(pbx.KAMAILIO.format(address=address, granted=3600))
         command = ["kamailio", "-DD", "-f", str(config), "-m", "256"]
-    elif name == "floor":
+    elif name == "reflector":
         command = [BINARIES[name], address]
     else:
         command = [BINARIES[name], "serve", "--sip-listen", address, "--iax2-listen", "off", "--http-listen", "off",
@@ -193,9 +196,9 @@ def main():
         for number, (what, unit) in enumerate((("processor time", "µs"), ("p50", "ms"), ("p99", "ms"))):
             columns = {name: [row[number] for row in found[name, load]] for name in names}
             beside = statistics.median(columns["kamailio"]) if "kamailio" in names else None
-            for name in BINARIES:
+            for name in names:
                 spread, median = columns[name], statistics.median(columns[name])
-                ratio = f", {median / beside:.2f} of Kamailio's {beside:.2f}" if beside else ""
+                ratio = f", {median / beside:.2f} of Kamailio's {beside:.2f}" if beside and name != "kamailio" else ""
                 print(f"{load:11} {what:14} {name:9} {median:6.2f} {unit} ({min(spread):.2f} to {max(spread):.2f}){ratio}")
 
 

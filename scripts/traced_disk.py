@@ -6,12 +6,13 @@ usage: scripts/traced_disk.py --self-test      a few programs whose outcome is k
 `traced(command, …)` runs a program under strace, `events_of` reads what strace wrote, and `Disk` follows it, a call at a time. At any
 event `Disk.after_cut` gives one of the folders that the power cut may leave, by a random generator, and `make_folder` makes it. This is the model:
 
-- **Sectors.** A write may be on the disk or not, for each 512 bytes by itself, also while its call is under way. 512 bytes are the least that
+- **Sectors.** A write may be on the disk or not, for each 512 bytes by itself, also while its call is under way (a call that never returns is left
+  out, since it may have failed). 512 bytes are the least that
   a disk writes at once; one that writes 4,096 leaves fewer outcomes, all of which are among these. Of several writes to a sector since it was
   last synchronised each one may be the last that arrived. Between sectors and between files there is no order.
 - **Lengths.** A file has one of the lengths that it had since it was last synchronised. What lies within and was never written is zeroes.
 - **fsync, fdatasync** keep all that was written to the file by calls that had returned before they began, and the length. Writes with O_DSYNC,
-  O_SYNC, RWF_DSYNC or RWF_SYNC are kept once they have returned: their own sectors, and the length if they made the file longer. O_DIRECT alone
+  O_SYNC, RWF_DSYNC or RWF_SYNC are kept once they have returned: their own sectors, and a length that has them. O_DIRECT alone
   keeps nothing, as the disk has a cache. sync_file_range keeps nothing.
 - **Names**, model `ext4` (its default, data=ordered): made, renamed and removed names reach the disk in their order, so that a cut leaves the
   first so many of them. A rename is one step. fsync of a folder keeps all changes in it, and fsync of a file those of its names; both keep all earlier
@@ -32,7 +33,7 @@ import sys
 import tempfile
 
 SECTOR = 512
-CALLS = ("open openat creat close dup dup2 dup3 fcntl lseek read readv write writev pwrite64 pwritev pwritev2 truncate ftruncate fallocate "
+CALLS = ("open openat openat2 creat close dup dup2 dup3 fcntl lseek read readv write writev pwrite64 pwritev pwritev2 truncate ftruncate fallocate "
          "fsync fdatasync sync syncfs rename renameat renameat2 unlink unlinkat rmdir mkdir mkdirat link linkat symlink symlinkat mmap execve chdir "
          "io_uring_setup io_submit copy_file_range sendfile splice").split()
 
@@ -67,7 +68,7 @@ class Call:
 
     @property
     def has_failed(self):
-        return self.result is None or self.result < 0 and self.name != "mmap"
+        return self.result is None or self.result < 0
 
 
 def events_of(trace):
@@ -124,6 +125,13 @@ class File:
         for number in sectors_of(begin, end):
             content = bytes(self.now[number * SECTOR:(number + 1) * SECTOR])
             self.sectors.setdefault(number, []).append((call, content.ljust(SECTOR, b"\0")))
+
+    def keep_write(self, call, begin, end):
+        """What a write left that has returned is durable, with a length that has it."""
+        self.keep(lambda other: other is call, sectors_of(begin, end))
+        if self.durable_length < end:
+            index = next(index for index, (_, length) in enumerate(self.lengths) if length >= end)
+            self.durable_length, self.lengths = self.lengths[index][1], self.lengths[index + 1:]
 
     def keep(self, is_kept, numbers=None):
         """What the last of these calls left in each sector is durable."""
@@ -248,7 +256,7 @@ class Disk:
 
     def _path(self, call, index=0):
         path = call.strings[index].decode()
-        at = call.words[2 * index] if call.name.endswith(("at", "at2")) else "AT_FDCWD"
+        at = call.words[2 * index] if call.name in FROM_A_FOLDER else "AT_FDCWD"
         base = "/" if at == "AT_FDCWD" else getattr(self.open_files.get(int(at)), "path", "/")
         return os.path.normpath(os.path.join(base, path))
 
@@ -361,7 +369,7 @@ class Disk:
         file = self._file(call)
         flags = call.words[-1] if call.name == "pwritev2" else ""
         if file and not self.forgets(file.path) and (file.is_synchronous or "RWF_DSYNC" in flags or "RWF_SYNC" in flags):
-            file.node.keep(lambda other: other is call, sectors_of(call.offset, call.offset + call.result))
+            file.node.keep_write(call, call.offset, call.offset + call.result)
 
     def _ftruncate(self, call):
         if file := self._file(call):
@@ -414,6 +422,8 @@ class Disk:
             raise NotFollowed("a second program was started")
 
 
+# Before each path they have the number of the folder from which it goes on.
+FROM_A_FOLDER = {"openat", "renameat", "renameat2", "unlinkat", "mkdirat", "linkat", "symlinkat"}
 AT_BEGIN = {"close", "write", "writev", "pwrite64", "pwritev", "pwritev2", "ftruncate", "truncate", "fallocate"}
 
 

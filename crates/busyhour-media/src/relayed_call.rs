@@ -15,6 +15,7 @@ pub(crate) struct Call<T> {
     /// Of who began it.
     pub from_tag: Box<str>,
     pub offers: VecDeque<Offered>,
+    /// `None` as soon as a dialog of the call goes on with other descriptions.
     pub last_answer: Option<AskedAnswer>,
     /// What left last, for retransmissions.
     pub done: VecDeque<(Box<str>, Vec<u8>)>,
@@ -40,11 +41,11 @@ pub(crate) struct Offered {
     pub carrier: Carrier,
 }
 
-/// The answer that the relay was asked for last.
+/// The answer that a branch of the INVITE that began the call has given last, as the relay was asked for it.
 #[derive(Debug)]
 pub(crate) struct AskedAnswer {
-    /// It came on this branch of the INVITE that began the call.
-    pub branch: Option<Box<str>>,
+    pub branch: Box<str>,
+    pub relay: usize,
     pub datagram: Vec<u8>,
 }
 
@@ -171,18 +172,29 @@ impl<T> Call<T> {
         }
     }
 
-    pub fn note_answer(&mut self, role: &Role<'_>, datagram: &[u8]) {
-        self.last_answer = Some(AskedAnswer {
-            branch: role.names.branch.map(Box::from),
+    /// The relay is asked for an answer, of this branch of the INVITE that began the call; or for something else in a dialog.
+    pub fn note_answer(&mut self, branch: Option<&str>, datagram: &[u8]) {
+        self.last_answer = branch.map(|branch| AskedAnswer {
+            branch: branch.into(),
+            relay: self.relay,
             datagram: datagram.to_vec(),
         });
     }
 
-    /// What the relay is to be asked for again when it has answered an offer on this branch. With such an offer rtpengine 10.5 begins to
-    /// send the caller's media to that branch; an answer that another branch has given is to decide that, even if it came first.
+    /// The branch, if it is one of the INVITE that began the call. Each later request has a branch, too.
+    pub fn first_branch<'b>(&self, branch: Option<&'b str>) -> Option<&'b str> {
+        let offered = |branch: &&str| {
+            let mut offers = self.offers.iter();
+            offers.any(|offer| offer.branch.as_deref() == Some(branch))
+        };
+        branch.filter(offered)
+    }
+
+    /// What the relay is to be asked for again when it has replied to a question about this branch. rtpengine 10.5 sends the
+    /// caller's media to the branch whose offer or answer it has handled last, and that is to be the one that has answered last.
     pub fn answer_of_other_branch(&self, branch: &str) -> Option<&AskedAnswer> {
         let answer = self.last_answer.as_ref();
-        answer.filter(|answer| answer.branch.as_deref() != Some(branch))
+        answer.filter(|answer| &*answer.branch != branch)
     }
 
     fn has_offered(&self, cseq: u32, tag: &str, is_it: impl Fn(Carrier) -> bool) -> bool {
@@ -213,8 +225,7 @@ impl<T> Call<T> {
 
     /// Whether this branch is one of several that use the relay; then it is no more.
     pub fn forget_branch(&mut self, branch: &str) -> bool {
-        self.last_answer
-            .take_if(|answer| answer.branch.as_deref() == Some(branch));
+        self.last_answer.take_if(|answer| &*answer.branch == branch);
         let is_it = |offer: &Offered| offer.branch.as_deref() == Some(branch);
         let branches = self.offers.iter().filter(|offer| offer.branch.is_some());
         let is_forked = branches.count() > 1;

@@ -36,7 +36,7 @@ pub struct MediaTable<T> {
 struct Question {
     call_id: Box<str>,
     kind: Kind,
-    /// Of an offer in the INVITE that begins a call.
+    /// Of the INVITE that began the call, if it is about the offer or the answer of one.
     branch: Option<Box<str>>,
     relay: usize,
     /// Those that did not take it before.
@@ -134,9 +134,12 @@ impl<T> MediaTable<T> {
             family: role.family,
         };
         let datagram = rewrite.write(&relays.cookie(self.shard, number));
-        match role.kind {
-            Kind::Offer => call.note_offer(&role),
-            _ => call.note_answer(&role, &datagram),
+        if role.kind == Kind::Offer {
+            call.note_offer(&role);
+        }
+        let branch = call.first_branch(role.names.branch);
+        if role.kind == Kind::Answer || branch.is_none() {
+            call.note_answer(branch, &datagram);
         }
         call.waiting.push(Waiting {
             to: passing.to,
@@ -147,7 +150,7 @@ impl<T> MediaTable<T> {
         let question = Question {
             call_id: call_id.into(),
             kind: role.kind,
-            branch: role.names.branch.map(Box::from),
+            branch: branch.map(Box::from),
             relay: call.relay,
             tried: Vec::new(),
             datagram,
@@ -185,7 +188,9 @@ impl<T> MediaTable<T> {
             return;
         };
         let rewritten = match (reply, &question.message) {
-            (Ok(Reply::Description(_) | Reply::Done), None) => return,
+            (Ok(Reply::Description(_) | Reply::Done), None) => {
+                return self.answer_again(now, &question, relays, out);
+            }
             (Ok(Reply::Description(description)), Some(message)) => rewrite(message, &description),
             (Ok(Reply::Full), _) => return self.fail(now, number, question, relays, out),
             _ => None,
@@ -210,6 +215,11 @@ impl<T> MediaTable<T> {
             let Some(question) = self.questions.remove(&number) else {
                 continue;
             };
+            if self.is_outdated(&question) {
+                // The relay may have handled it all the same.
+                self.answer_again(now, &question, relays, out);
+                continue;
+            }
             if question.sent < SENDS.len() {
                 MediaCounters::add(&relays.counters.resent);
                 self.ask(now, number, question, relays, out);
@@ -462,28 +472,39 @@ impl<T> MediaTable<T> {
         self.ask(now, number, question, relays, out);
     }
 
-    /// An offer on one branch has been answered, but another branch has given its answer already: the relay is asked for that again.
+    /// Whether it asks again for an answer, and another branch has answered since, or its own has ended.
+    fn is_outdated(&self, question: &Question) -> bool {
+        let call = self.calls.get(&question.call_id);
+        let answer = call.and_then(|call| call.last_answer.as_ref());
+        let is_last = answer.map(|answer| &answer.branch) == question.branch.as_ref();
+        question.kind == Kind::Answer && question.message.is_none() && !is_last
+    }
+
+    /// The relay may have handled this question, about one branch, after the last answer, which another branch has given: it is asked for
+    /// that answer again.
     fn answer_again(
         &mut self,
         now: Instant,
-        offer: &Question,
+        question: &Question,
         relays: &Relays,
         out: &mut MediaActions<T>,
     ) {
-        let (Kind::Offer, Some(branch)) = (offer.kind, &offer.branch) else {
+        let call = self.calls.get(&question.call_id);
+        let answer = match (call, &question.branch) {
+            (Some(call), Some(branch)) => call.answer_of_other_branch(branch),
+            _ => None,
+        };
+        let Some(answer) = answer.filter(|answer| answer.relay == question.relay) else {
             return;
         };
-        let call = self.calls.get(&offer.call_id);
-        let answer = call.and_then(|call| call.answer_of_other_branch(branch));
-        let Some(answer) = answer else { return };
         let number = self.last_question + 1;
         self.last_question = number;
         let cookie = relays.cookie(self.shard, number);
         let question = Question {
-            call_id: offer.call_id.clone(),
+            call_id: question.call_id.clone(),
             kind: Kind::Answer,
-            branch: None,
-            relay: offer.relay,
+            branch: Some(answer.branch.clone()),
+            relay: answer.relay,
             tried: Vec::new(),
             datagram: command::with_cookie(&cookie, &answer.datagram),
             message: None,

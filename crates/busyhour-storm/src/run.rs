@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use busyhour::clock::{Clock, Instant};
+use nix::sys::prctl;
 use serde::Serialize;
 
 use super::Pattern;
@@ -137,7 +138,7 @@ impl Storm {
     /// # Errors
     /// When the storm could not be made, or a registration failed.
     pub fn run(self, print: Print<'_>) -> Result<(), StormError> {
-        wake_on_time();
+        let _on_time = OnTime::begin();
         if self.calls {
             return self.call(print);
         }
@@ -625,12 +626,28 @@ fn server_use(before: Usage, after: Usage, peak: Option<f64>, report: &Report) -
 
 type End = io::Result<(Tally, Instant)>;
 
-/// Linux lets a sleep end up to 50 µs late, to wake several threads at once. At 20,000 registrations a second that is as long as from one
-/// to the next: they would leave in groups, and each would have waited for the storm itself. Threads inherit this from the one that
-/// starts them.
-fn wake_on_time() {
-    // Where the system refuses, registrations leave a little later than they are due, as their latency shows.
-    let _ = nix::sys::prctl::set_timerslack(1);
+/// Until it is dropped, the sleeps of this thread and of those that it starts end on time. Linux lets them end up to 50 µs late, to wake
+/// several threads at once. At 20,000 registrations a second that is as long as from one to the next: they would leave in groups, and
+/// each would have waited for the storm itself.
+struct OnTime {
+    slack_before_ns: Option<u64>,
+}
+
+impl OnTime {
+    fn begin() -> Self {
+        let slack_before_ns = prctl::get_timerslack().ok();
+        // Where the system refuses, registrations leave a little later than they are due, as their latency shows.
+        let _ = prctl::set_timerslack(1);
+        Self {
+            slack_before_ns: slack_before_ns.and_then(|slack| u64::try_from(slack).ok()),
+        }
+    }
+}
+
+impl Drop for OnTime {
+    fn drop(&mut self) {
+        let _ = self.slack_before_ns.map(prctl::set_timerslack);
+    }
 }
 
 fn joined(thread: thread::ScopedJoinHandle<'_, End>) -> End {

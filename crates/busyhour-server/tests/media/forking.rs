@@ -62,7 +62,7 @@ fn of_two_telephones_that_ring_the_one_that_answers_is_heard() {
     server.wait_for("/media/call_count", |count| count == 0);
 }
 
-/// The relay handles the offer for one telephone behind the answer of the other one.
+/// The relay handles the offer for one telephone after the answer of the other one.
 #[test]
 fn the_telephone_that_answers_hears_the_caller_even_if_the_relay_is_late_with_the_other_one() {
     let (relay, place) = (Rtpengine::start(13_900..14_000), Place::new());

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-/// Stands before a relay, until it is dropped: the relay gets the second offer when it has replied to the first answer.
+/// Stands before a relay, until it is dropped: the relay gets the second offer when it has replied to the first answer, and at the latest
+/// when the server asks for the third time, before it gives up.
 pub struct LateOffer {
     /// For the server.
     pub address: SocketAddr,
@@ -36,6 +37,8 @@ struct Between {
     answer: Option<String>,
     /// The second offer, until the relay has replied to an answer.
     held: Option<Vec<u8>>,
+    /// How often the server has sent the second offer.
+    copies: u32,
 }
 
 impl LateOffer {
@@ -53,6 +56,7 @@ impl LateOffer {
             second: None,
             answer: None,
             held: None,
+            copies: 0,
         };
         let seen = shared.clone();
         let thread = thread::spawn(move || between.run(&seen));
@@ -72,8 +76,8 @@ impl LateOffer {
 impl Drop for LateOffer {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // If it has panicked, the test has failed already.
-        let _ = self.thread.take().map(JoinHandle::join);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(thread::panicking() || matches!(ended, Some(Ok(()))));
     }
 }
 
@@ -106,10 +110,14 @@ impl Between {
         } else if text.contains("7:command6:answer") && self.answer.is_none() {
             self.answer = cookie;
         }
-        let is_held = self.held.is_some() && self.second == Some(cookie_of(datagram));
-        if !is_held {
-            self.send(datagram, self.relay);
+        if self.second == Some(cookie_of(datagram)) {
+            self.copies += 1;
+            if self.held.is_some() && self.copies < COPIES_MAX {
+                return;
+            }
+            self.held = None;
         }
+        self.send(datagram, self.relay);
     }
 
     fn replied(&mut self, datagram: &[u8], shared: &Shared) {
@@ -131,6 +139,9 @@ impl Between {
             .expect("loopback takes it");
     }
 }
+
+/// So often the server sends what a relay does not reply to.
+const COPIES_MAX: u32 = 3;
 
 fn cookie_of(datagram: &[u8]) -> String {
     let cookie = datagram.split(|byte| *byte == b' ').next();
