@@ -237,6 +237,7 @@ const STORM: Layers = Layers {
     source: "crates/busyhour-storm/src",
     base: &[],
     arrows: &[
+        arrow("on_time", &[]),
         arrow("plan", &[]),
         arrow("wire", &["plan"]),
         arrow("results", &[]),
@@ -262,6 +263,7 @@ const STORM: Layers = Layers {
         arrow(
             "run",
             &[
+                "on_time",
                 "plan",
                 "results",
                 "agents",

@@ -6,6 +6,7 @@
 // Examples are copied: each compiles without a warning.
 #![doc(test(attr(deny(warnings))))]
 
+mod on_time;
 mod plan;
 mod wire;
 mod results;

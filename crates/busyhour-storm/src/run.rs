@@ -9,7 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use busyhour::clock::{Clock, Instant};
-use nix::sys::prctl;
 use serde::Serialize;
 
 use super::Pattern;
@@ -20,6 +19,7 @@ use super::agents::registering_agent::RegisteringAgent;
 use super::agents::sip_agent::SipAgent;
 use super::call_run::{CallStorm, NotBegun};
 use super::driver::Driver;
+use super::on_time::OnTime;
 use super::plan::args::{Kind, Protocol, Storm, Transport};
 use super::plan::pace::{Pace, Phase};
 use super::plan::pattern::PatternError;
@@ -625,30 +625,6 @@ fn server_use(before: Usage, after: Usage, peak: Option<f64>, report: &Report) -
 }
 
 type End = io::Result<(Tally, Instant)>;
-
-/// Until it is dropped, the sleeps of this thread and of those that it starts end on time. Linux lets them end up to 50 µs late, to wake
-/// several threads at once. At 20,000 registrations a second that is as long as from one to the next: they would leave in groups, and
-/// each would have waited for the storm itself.
-struct OnTime {
-    slack_before_ns: Option<u64>,
-}
-
-impl OnTime {
-    fn begin() -> Self {
-        let slack_before_ns = prctl::get_timerslack().ok();
-        // Where the system refuses, registrations leave a little later than they are due, as their latency shows.
-        let _ = prctl::set_timerslack(1);
-        Self {
-            slack_before_ns: slack_before_ns.and_then(|slack| u64::try_from(slack).ok()),
-        }
-    }
-}
-
-impl Drop for OnTime {
-    fn drop(&mut self) {
-        let _ = self.slack_before_ns.map(prctl::set_timerslack);
-    }
-}
 
 fn joined(thread: thread::ScopedJoinHandle<'_, End>) -> End {
     thread
