@@ -237,7 +237,7 @@ const STORM: Layers = Layers {
     source: "crates/busyhour-storm/src",
     base: &[],
     arrows: &[
-        arrow("on_time", &[]),
+        arrow("timer_slack", &[]),
         arrow("plan", &[]),
         arrow("wire", &["plan"]),
         arrow("results", &[]),
@@ -263,7 +263,7 @@ const STORM: Layers = Layers {
         arrow(
             "run",
             &[
-                "on_time",
+                "timer_slack",
                 "plan",
                 "results",
                 "agents",

@@ -49,6 +49,24 @@ struct Question {
     due_at: Instant,
 }
 
+impl Question {
+    /// One for whose reply no message waits.
+    fn aside(call_id: &str, kind: Kind, relay: usize, datagram: Vec<u8>, now: Instant) -> Self {
+        Self {
+            call_id: call_id.into(),
+            kind,
+            branch: None,
+            relay,
+            tried: Vec::new(),
+            datagram,
+            message: None,
+            is_request: false,
+            sent: 0,
+            due_at: now,
+        }
+    }
+}
+
 impl<T> MediaTable<T> {
     /// An empty one with this number. `calls_max` is for all tables of these relays together;
     /// `refuses`: whether a call that needs a relay is refused when none answers.
@@ -457,18 +475,7 @@ impl<T> MediaTable<T> {
         let number = self.last_question + 1;
         self.last_question = number;
         let datagram = command::delete(&relays.cookie(self.shard, number), names);
-        let question = Question {
-            call_id: names.call_id.into(),
-            kind: Kind::Delete,
-            branch: None,
-            relay,
-            tried: Vec::new(),
-            datagram,
-            message: None,
-            is_request: false,
-            sent: 0,
-            due_at: now,
-        };
+        let question = Question::aside(names.call_id, Kind::Delete, relay, datagram, now);
         self.ask(now, number, question, relays, out);
     }
 
@@ -500,17 +507,10 @@ impl<T> MediaTable<T> {
         let number = self.last_question + 1;
         self.last_question = number;
         let cookie = relays.cookie(self.shard, number);
+        let datagram = command::with_cookie(&cookie, &answer.datagram);
         let question = Question {
-            call_id: question.call_id.clone(),
-            kind: Kind::Answer,
             branch: Some(answer.branch.clone()),
-            relay: answer.relay,
-            tried: Vec::new(),
-            datagram: command::with_cookie(&cookie, &answer.datagram),
-            message: None,
-            is_request: false,
-            sent: 0,
-            due_at: now,
+            ..Question::aside(&question.call_id, Kind::Answer, answer.relay, datagram, now)
         };
         self.ask(now, number, question, relays, out);
     }

@@ -6,8 +6,8 @@
 // Examples are copied: each compiles without a warning.
 #![doc(test(attr(deny(warnings))))]
 
-mod on_time;
 mod plan;
+mod timer_slack;
 mod wire;
 mod results;
 mod agents;

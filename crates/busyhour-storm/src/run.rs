@@ -19,7 +19,6 @@ use super::agents::registering_agent::RegisteringAgent;
 use super::agents::sip_agent::SipAgent;
 use super::call_run::{CallStorm, NotBegun};
 use super::driver::Driver;
-use super::on_time::OnTime;
 use super::plan::args::{Kind, Protocol, Storm, Transport};
 use super::plan::pace::{Pace, Phase};
 use super::plan::pattern::PatternError;
@@ -31,6 +30,7 @@ use super::results::process::{Process, Usage};
 use super::results::progress::{Counters, Progress};
 use super::results::report::{Report, ServerUse, Setting, WatchUse, ramp_table};
 use super::results::tally::Tally;
+use super::timer_slack::TimerSlack;
 use super::watch_driver::WatchDriver;
 
 /// Why a storm ends with a failure.
@@ -138,7 +138,7 @@ impl Storm {
     /// # Errors
     /// When the storm could not be made, or a registration failed.
     pub fn run(self, print: Print<'_>) -> Result<(), StormError> {
-        let _on_time = OnTime::begin();
+        let _slack = TimerSlack::smallest();
         if self.calls {
             return self.call(print);
         }

@@ -33,9 +33,8 @@ const POCKET: &str = "z9hG4bKb2";
 /// A relay sends the caller's media to the branch whose offer or answer it has handled last.
 #[test]
 fn a_relay_is_asked_again_for_the_answer_of_one_branch_after_the_offer_of_another() {
-    let (mut site, offer) = with_a_late_offer();
+    let (mut site, (relay, offer)) = with_a_late_offer();
     let answer = site.answered("200 OK", DESK, 3);
-    let (relay, offer) = offer;
     site.reply(relay, &offer, &[("result", "ok"), ("sdp", RELAYED)]);
     assert_eq!(site.ready().0, 2);
     let (_, cookie, again) = site.command();
@@ -110,7 +109,7 @@ fn an_early_answer_of_a_branch_that_has_ended_is_not_asked_for_again() {
     assert!(site.out.commands.is_empty(), "{:?}", site.out.commands);
 }
 
-/// The callee changes his media, and the relay handles the offer on another branch only then.
+/// The caller changes his media, and the relay handles the offer on another branch only then.
 #[test]
 fn the_answer_of_a_branch_is_not_asked_for_again_when_its_dialog_has_gone_on() {
     let (mut site, (relay, offer)) = with_a_late_offer();

@@ -26,8 +26,8 @@ struct Shared {
     is_replied: AtomicBool,
 }
 
-/// What passes between the server and the relay.
-struct Between {
+/// Passes datagrams between the server and the relay.
+struct Forwarder {
     socket: UdpSocket,
     relay: SocketAddr,
     server: Option<SocketAddr>,
@@ -48,7 +48,7 @@ impl LateOffer {
         socket.set_read_timeout(patience).expect("a timeout");
         let address = socket.local_addr().expect("an address");
         let shared = Arc::new(Shared::default());
-        let mut between = Between {
+        let mut forwarder = Forwarder {
             socket,
             relay,
             server: None,
@@ -59,7 +59,7 @@ impl LateOffer {
             copies: 0,
         };
         let seen = shared.clone();
-        let thread = thread::spawn(move || between.run(&seen));
+        let thread = thread::spawn(move || forwarder.run(&seen));
         Self {
             address,
             shared,
@@ -81,7 +81,7 @@ impl Drop for LateOffer {
     }
 }
 
-impl Between {
+impl Forwarder {
     fn run(&mut self, shared: &Shared) {
         let mut room = [0; 65_536];
         while !shared.is_over.load(Ordering::Acquire) {
