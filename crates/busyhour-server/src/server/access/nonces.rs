@@ -9,7 +9,10 @@
 //! of nonces is also challenged once more, and takes no room from others.
 
 use crate::server::{
-    load::shares::{Excess, Holder, Shares},
+    load::{
+        shard_count::shard_count,
+        shares::{Excess, Holder, Shares},
+    },
     stats::counters::Counter,
 };
 use foldhash::fast::FixedState;
@@ -63,9 +66,10 @@ struct Last {
 impl Nonces {
     /// Room for about `capacity` nonces that are valid for `life_s` seconds.
     pub(in crate::server) fn new(capacity: usize, shares: Shares, life_s: u64) -> Self {
+        let count = shard_count(capacity);
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            shard_capacity: capacity.div_ceil(SHARDS).max(1),
+            shards: (0..count).map(|_| Mutex::default()).collect(),
+            shard_capacity: capacity.div_ceil(count).max(1),
             life_s,
             shares,
             evicted: Counter::default(),
@@ -126,7 +130,7 @@ impl Nonces {
     }
 
     fn shard(&self, key: u64) -> MutexGuard<'_, NonceShard> {
-        lock(&self.shards[(key >> 56) as usize % SHARDS])
+        lock(&self.shards[(key >> 56) as usize & (self.shards.len() - 1)])
     }
 }
 
@@ -193,7 +197,6 @@ fn lock(shard: &Mutex<NonceShard>) -> MutexGuard<'_, NonceShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const SHARDS: usize = 64;
 const KEY_DIGITS: usize = 16;
 const EXPIRED_AT_ONCE: usize = 2;
 /// Threads read the clock one after the other: if a thread found a nonce valid in its
@@ -251,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_nonce_dropped_for_lack_of_room_is_not_valid_again() {
-        let nonces = nonces(SHARDS);
+        let nonces = nonces(1);
         assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 10));
         assert!(nonces.admit(used("ff00000000000002", 11, 1, 2), 11));
         assert_eq!((nonces.len(), nonces.evicted()), (1, 1));

@@ -1,6 +1,7 @@
 //! Load: the shares of each resource, and what is refused under overload.
 
 pub(in crate::server) mod shares;
+pub(in crate::server) mod shard_count;
 pub(in crate::server) mod source_shares;
 pub(in crate::server) mod heavy_hitters;
 pub(in crate::server) mod backlog;

@@ -14,7 +14,10 @@
 //! since it costs as much as its entry here.
 
 use crate::server::{
-    load::shares::{Excess, Holder, Shares},
+    load::{
+        shard_count::shard_count,
+        shares::{Excess, Holder, Shares},
+    },
     stats::counters::Counter,
 };
 use busyhour::{buffer::Buffer, clock::Instant};
@@ -119,9 +122,10 @@ impl Transactions {
         memory: TransactionMemory,
         seeds: [u64; 2],
     ) -> Self {
+        let count = shard_count(capacity);
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            shard_capacity: capacity.div_ceil(SHARDS).max(1),
+            shards: (0..count).map(|_| Mutex::default()).collect(),
+            shard_capacity: capacity.div_ceil(count).max(1),
             hashers: seeds.map(FixedState::with_seed),
             memory,
             evicted: Counter::default(),
@@ -313,7 +317,7 @@ impl Transactions {
     }
 
     fn shard(&self, key: TransactionKey) -> MutexGuard<'_, TransactionShard> {
-        lock(&self.shards[(key.0 >> 64) as usize % SHARDS])
+        lock(&self.shards[(key.0 >> 64) as usize & (self.shards.len() - 1)])
     }
 }
 
@@ -446,7 +450,6 @@ fn lock(shard: &Mutex<TransactionShard>) -> MutexGuard<'_, TransactionShard> {
 
 /// Headers that tell one request from another, beside CSeq with its method.
 const NAMING: [HeaderName; 3] = [HeaderName::Via, HeaderName::CallId, HeaderName::From];
-const SHARDS: usize = 64;
 /// 64 × T1 (RFC 3261 §17.1.2.2).
 const LIFE: Duration = Duration::from_secs(32);
 /// The bytes of a datagram that fit without a second buffer.
@@ -543,7 +546,7 @@ mod tests {
 
     #[test]
     fn a_full_shard_drops_its_oldest_answer_and_counts_it() {
-        let transactions = transactions(SHARDS);
+        let transactions = transactions(1);
         let same_shard = |number: u128| TransactionKey(number << 70 | number);
         assert!(begin(&transactions, same_shard(1), at(0)));
         assert!(begin(&transactions, same_shard(2), at(1)));
@@ -554,7 +557,7 @@ mod tests {
 
     #[test]
     fn a_removed_transaction_frees_only_its_own_place() {
-        let transactions = transactions(SHARDS * 4);
+        let transactions = transactions(4);
         let same_shard = |number: u128| TransactionKey(number << 70 | number);
         assert!(begin(&transactions, same_shard(1), at(0)));
         for number in 2..100 {
