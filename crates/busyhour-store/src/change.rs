@@ -3,7 +3,7 @@
 use super::{Account, CallRecordRow, SettingKind, SoftState};
 use busyhour_registrar::{BindingChange, BindingId, Contact, Lease};
 
-/// One durable change.
+/// One durable change. Most are of bindings, so what is longer than these is behind a pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Changes a binding.
@@ -13,7 +13,7 @@ pub enum Change {
     /// Forgets one; an unknown id changes nothing.
     RemoveSoftState(BindingId),
     /// Stores an account, replacing the one of the same user and realm.
-    PutAccount(Account),
+    PutAccount(Box<Account>),
     /// Deletes an account; an unknown one changes nothing.
     RemoveAccount {
         /// User name as it stands in the digest.
@@ -39,6 +39,12 @@ pub enum Change {
     },
     /// Stores the record of a call; one that is there stays as it is.
     PutCallRecord(Box<CallRecordRow>),
+}
+
+impl From<Account> for Change {
+    fn from(account: Account) -> Self {
+        Self::PutAccount(Box::new(account))
+    }
 }
 
 impl From<BindingChange> for Change {

@@ -54,7 +54,7 @@ impl MemoryStore {
             match change {
                 Change::PutAccount(account) => {
                     let key = (account.username.clone(), account.realm.clone());
-                    accounts.insert(key, account.clone());
+                    accounts.insert(key, Account::clone(account));
                 }
                 Change::RemoveAccount { username, realm } => {
                     accounts.remove(&(username.clone(), realm.clone()));

@@ -527,7 +527,7 @@ impl Durable {
             }
             Change::PutAccount(account) => {
                 let key = (account.username.clone(), account.realm.clone());
-                self.accounts.insert(key, account);
+                self.accounts.insert(key, *account);
             }
             Change::RemoveAccount { username, realm } => {
                 self.accounts.remove(&(username, realm));

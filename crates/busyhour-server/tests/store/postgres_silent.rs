@@ -132,7 +132,7 @@ fn a_group_that_conflicts_with_another_program_is_written_again() {
         postgres.sql("met", &fail);
     }
     commit(&*store, vec![put(1, 1)]).unwrap();
-    commit(&*store, vec![Change::PutAccount(account("alice"))]).unwrap();
+    commit(&*store, vec![Change::from(account("alice"))]).unwrap();
     let contents = store.load().unwrap();
     assert_eq!((contents.bindings.len(), contents.accounts.len()), (1, 1));
     assert_eq!(store.stats().failed, 0);

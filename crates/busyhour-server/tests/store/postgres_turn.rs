@@ -25,7 +25,7 @@ fn a_group_that_was_written_is_not_written_again() {
     commit(&*store, vec![put(1, 1)]).unwrap();
     proxy.set(Way::OpenUntilCommit);
     let (told, fate) = mpsc::channel();
-    let changes = vec![renew(1, 2), Change::PutAccount(account("alice"))];
+    let changes = vec![renew(1, 2), Change::from(account("alice"))];
     let done = move |outcome| told.send(outcome).unwrap();
     store.commit(changes, Box::new(done)).unwrap();
     proxy.wait_for_a_lost_answer();
@@ -136,7 +136,7 @@ fn changes_by_other_statements_are_reported_too() {
     let url = Url(postgres.database("statements"));
     let store = url.open(8);
     let both = [account("alice"), account("bob")];
-    let put = both.clone().map(Change::PutAccount).to_vec();
+    let put = both.clone().map(Change::from).to_vec();
     commit(&*store, put).unwrap();
     let news = follow(&*store);
     let told = |sql: &str, count| {

@@ -98,7 +98,7 @@ impl AccountNews {
     /// accounts.
     fn of(change: &Change) -> Option<Self> {
         match change {
-            Change::PutAccount(account) => Some(Self::Put(account.clone())),
+            Change::PutAccount(account) => Some(Self::Put(Account::clone(account))),
             Change::RemoveAccount { username, realm } => Some(Self::Removed {
                 username: username.clone(),
                 realm: realm.clone(),

@@ -456,9 +456,7 @@ impl Database {
             // written.
             let behavior = TransactionBehavior::Immediate;
             let transaction = connection.transaction_with_behavior(behavior)?;
-            for row in self.rows.sorted() {
-                tables::apply_row(&transaction, row)?;
-            }
+            tables::apply_rows(&transaction, self.rows.sorted())?;
             if self.position != self.written {
                 journal_beside::put_position(&transaction, self.position)?;
             }

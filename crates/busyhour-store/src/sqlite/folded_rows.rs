@@ -41,9 +41,14 @@ impl FoldedRows {
 
     /// In the order of the tables, since rows beside each other share pages.
     pub(super) fn sorted(&self) -> Vec<&RowChange> {
-        let mut sorted: Vec<&RowChange> = self.rows.iter().collect();
-        sorted.sort_by_key(|row| row.id());
-        sorted
+        // Ids beside places, since a comparison that looks into the rows would miss the cache.
+        let ids = self.rows.iter().map(RowChange::id);
+        let mut places: Vec<_> = ids.zip(0..).collect();
+        places.sort_unstable();
+        places
+            .into_iter()
+            .map(|(_, place): (_, usize)| &self.rows[place])
+            .collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -215,18 +220,13 @@ mod tests {
             changes in vec(changes(), 0..24),
         ) {
             let (one_by_one, folded) = (database(), database());
-            for change in &before {
-                tables::apply_row(&one_by_one, change).unwrap();
-                tables::apply_row(&folded, change).unwrap();
+            for connection in [&one_by_one, &folded] {
+                tables::apply_rows(connection, &before).unwrap();
             }
+            tables::apply_rows(&one_by_one, &changes).unwrap();
             let mut fold = FoldedRows::default();
-            for change in changes {
-                tables::apply_row(&one_by_one, &change).unwrap();
-                fold.push(change);
-            }
-            for row in fold.sorted() {
-                tables::apply_row(&folded, row).unwrap();
-            }
+            changes.into_iter().for_each(|change| fold.push(change));
+            tables::apply_rows(&folded, fold.sorted()).unwrap();
             prop_assert_eq!(rows(&folded), rows(&one_by_one));
         }
     }

@@ -125,9 +125,7 @@ fn take(
         rows.push(RowChange::Put(change.clone()));
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for row in rows.sorted() {
-        tables::apply_row(&transaction, row)?;
-    }
+    tables::apply_rows(&transaction, rows.sorted())?;
     let position = JournalPosition {
         number: last.number,
         end: last.end,

@@ -9,11 +9,22 @@ use busyhour::clock::UnixTime;
 use busyhour_registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use rusqlite::{CachedStatement, Connection, ToSql, params};
 
-pub(super) fn apply_row(connection: &Connection, row: &RowChange) -> rusqlite::Result<()> {
-    match row {
-        RowChange::Put(change) => apply(connection, change),
-        RowChange::Ended(ended) => remove_ended(connection, *ended),
+/// Looks for the statement of renewals, which most rows are, only once.
+pub(super) fn apply_rows<'r>(
+    connection: &Connection,
+    rows: impl IntoIterator<Item = &'r RowChange>,
+) -> rusqlite::Result<()> {
+    let mut renew = cached(connection, RENEW_LEASE)?;
+    for row in rows {
+        match row {
+            RowChange::Put(Change::Binding(BindingChange::Renew { id, lease })) => {
+                write_lease(&mut renew, *id, lease)?;
+            }
+            RowChange::Put(change) => apply(connection, change)?,
+            RowChange::Ended(ended) => remove_ended(connection, *ended)?,
+        }
     }
+    Ok(())
 }
 
 pub(super) fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
@@ -40,9 +51,11 @@ fn apply_binding(connection: &Connection, change: &BindingChange) -> rusqlite::R
             lease,
         } => {
             put_contact(connection, *id, aor, contact)?;
-            write_lease(connection, PUT_LEASE, *id, lease)
+            write_lease(&mut cached(connection, PUT_LEASE)?, *id, lease)
         }
-        BindingChange::Renew { id, lease } => write_lease(connection, RENEW_LEASE, *id, lease),
+        BindingChange::Renew { id, lease } => {
+            write_lease(&mut cached(connection, RENEW_LEASE)?, *id, lease)
+        }
         BindingChange::Remove { id } => {
             execute(connection, REMOVE_CONTACT, &[&key(*id)])?;
             execute(connection, REMOVE_LEASE, &[&key(*id)])
@@ -93,12 +106,11 @@ fn put_contact(
 }
 
 fn write_lease(
-    connection: &Connection,
-    statement: &str,
+    statement: &mut CachedStatement<'_>,
     id: BindingId,
     lease: &Lease,
 ) -> rusqlite::Result<()> {
-    cached(connection, statement)?.execute(params![
+    statement.execute(params![
         key(id),
         lease.cseq,
         lease.granted_s,

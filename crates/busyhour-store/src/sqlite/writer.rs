@@ -218,10 +218,15 @@ impl SqliteWriter {
         let appended = self.journal.append(at);
         self.is_journal_good = appended.is_ok();
         let number = appended.map_err(|error| failed_journal(&error))?;
-        let changes = group
-            .iter_mut()
-            .flat_map(|batch| std::mem::take(&mut batch.changes));
-        self.behind.push(changes.collect(), number, at, len);
+        let mut changes = Vec::new();
+        for batch in group {
+            // The first one is not copied, since often it is the only one.
+            match changes.is_empty() {
+                true => changes = std::mem::take(&mut batch.changes),
+                false => changes.append(&mut batch.changes),
+            }
+        }
+        self.behind.push(changes, number, at, len);
         Ok(())
     }
 

@@ -229,11 +229,7 @@ fn a_tool_beside_it_sees_what_came_before_an_account_or_a_setting() {
     let folder = Folder::new();
     let store = folder.open().unwrap();
     commit(&store, vec![put(1, 1)]).unwrap();
-    commit(
-        &store,
-        vec![put(2, 1), Change::PutAccount(account("alice"))],
-    )
-    .unwrap();
+    commit(&store, vec![put(2, 1), Change::from(account("alice"))]).unwrap();
     let seen = |table: &str| -> i64 {
         let connection = Connection::open(folder.database()).unwrap();
         let query = format!("SELECT count(*) FROM {table}");

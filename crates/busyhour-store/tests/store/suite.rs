@@ -122,7 +122,7 @@ fn committed_changes_are_loaded_again(database: &dyn Database) {
     };
     {
         let store = database.open(ROOM);
-        let account = Change::PutAccount(account("alice"));
+        let account = Change::from(account("alice"));
         let bindings = vec![put(1, 1), put(2, 1), account];
         commit(&*store, bindings).unwrap();
         let settings = vec![hint("alice"), mailbox("100"), mailbox("200"), hint("bob")];
@@ -237,8 +237,8 @@ fn accounts_are_added_changed_and_removed(database: &dyn Database) {
         is_disabled: false,
         ..account("bob")
     };
-    commit(&*store, vec![Change::PutAccount(account("bob"))]).unwrap();
-    commit(&*store, vec![Change::PutAccount(plain.clone())]).unwrap();
+    commit(&*store, vec![Change::from(account("bob"))]).unwrap();
+    commit(&*store, vec![Change::from(plain.clone())]).unwrap();
     assert_eq!(store.load().unwrap().accounts, [plain]);
     commit(
         &*store,
@@ -251,7 +251,7 @@ fn accounts_are_added_changed_and_removed(database: &dyn Database) {
 fn changes_of_accounts_are_reported_before_their_completion(database: &dyn Database) {
     let store = database.open(ROOM);
     let news = follow(&*store);
-    commit(&*store, vec![Change::PutAccount(account("carol"))]).unwrap();
+    commit(&*store, vec![Change::from(account("carol"))]).unwrap();
     assert_eq!(news.try_recv(), Ok(AccountNews::Put(account("carol"))));
     commit(&*store, vec![put(1, 1), remove_account("carol")]).unwrap();
     assert_eq!(news.try_recv(), Ok(removed("carol")));
@@ -272,7 +272,7 @@ fn changes_by_a_command_are_noticed_also_beside_the_stores_own(database: &dyn Da
     assert!(tool.remove("dave", "example.com").unwrap());
     assert!(!tool.remove("dave", "example.com").unwrap());
     assert_eq!(tool.all().unwrap(), [account("erin")]);
-    commit(&*store, vec![Change::PutAccount(account("frank"))]).unwrap();
+    commit(&*store, vec![Change::from(account("frank"))]).unwrap();
     // The news come before the result of the store's own change, or together
     // with it, but not after it.
     let told: Vec<AccountNews> = news.try_iter().collect();
@@ -327,7 +327,7 @@ fn a_change_waits_for_at_most_one_batch_of_reported_accounts(database: &dyn Data
                 fate.unwrap();
                 done.send(counted.load(Ordering::SeqCst)).unwrap();
             };
-            let changes = vec![put(1, 1), Change::PutAccount(account("frank"))];
+            let changes = vec![put(1, 1), Change::from(account("frank"))];
             let store = weak.upgrade().expect("the test has it");
             store.commit(changes, Box::new(done)).unwrap();
         }

@@ -66,7 +66,7 @@ impl Server {
             .core
             .persistence
             .store()
-            .commit(vec![Change::PutAccount(account)], done)?)
+            .commit(vec![Change::from(account)], done)?)
     }
 
     /// Disables an account of the store, or enables it; `false` if there is none. Soon after
@@ -91,7 +91,7 @@ impl Server {
             ..account
         };
         let store = self.core.persistence.store();
-        store.commit(vec![Change::PutAccount(changed)], done)?;
+        store.commit(vec![Change::from(changed)], done)?;
         Ok(true)
     }
 
