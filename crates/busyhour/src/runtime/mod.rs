@@ -28,6 +28,7 @@
 mod builder;
 mod description;
 mod exploration;
+mod fnv;
 mod simulation;
 mod trial;
 mod queue_alert;

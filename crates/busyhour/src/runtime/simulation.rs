@@ -1,5 +1,6 @@
 use std::{fmt, time::Duration};
 
+use super::fnv::{FNV_OFFSET, fnv_step};
 use crate::{
     clock::{Clock, Instant},
     pool::{Random, TaskPool},
@@ -90,7 +91,9 @@ impl Simulation {
     /// Adds bytes to the trace.
     pub fn trace(&self, bytes: &[u8]) {
         let mut state = lock(&self.state);
-        state.hash = bytes.iter().fold(state.hash, |hash, byte| mix(hash, *byte));
+        state.hash = bytes
+            .iter()
+            .fold(state.hash, |hash, byte| fnv_step(hash, *byte));
     }
 
     /// Adds a number to the trace.
@@ -106,7 +109,7 @@ impl Simulation {
         let traced = lock(&self.state).hash;
         ran.iter()
             .chain(&now)
-            .fold(traced, |hash, byte| mix(hash, *byte))
+            .fold(traced, |hash, byte| fnv_step(hash, *byte))
     }
 
     /// Advances time to the next timer and delivers what is due then; `false`
@@ -143,11 +146,5 @@ impl fmt::Debug for Simulation {
     }
 }
 
-/// One step of FNV-1a.
-fn mix(hash: u64, byte: u8) -> u64 {
-    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-}
-
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 /// Separates the simulation's own sequence from the schedule's.
 const STREAM: u64 = 0x5851_f42d_4c95_7f2d;

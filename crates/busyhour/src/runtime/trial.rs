@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use super::Runtime;
+use super::{
+    Runtime,
+    fnv::{FNV_OFFSET, fnv_step},
+};
 use crate::sync::{Mutex, lock};
 
 /// One run of [`explore`](super::explore): a simulated runtime, choices that
@@ -141,9 +144,7 @@ impl Trial {
         let bytes = (self.trial.seed.to_le_bytes().into_iter())
             .chain(name.bytes())
             .chain(count.to_le_bytes());
-        let hash = bytes.fold(FNV_OFFSET, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
-        });
+        let hash = bytes.fold(FNV_OFFSET, fnv_step);
         let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ (mixed >> 29)
     }
@@ -164,6 +165,3 @@ impl fmt::Debug for Trial {
             .finish_non_exhaustive()
     }
 }
-
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
