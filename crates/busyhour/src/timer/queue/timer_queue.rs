@@ -53,7 +53,7 @@ impl<T> TimerQueue<T> {
     /// # Panics
     ///
     /// At 2³⁰ timers.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, deadline: Instant, value: T) -> QueueHandle {
         let deadline_ns = deadline.as_nanos();
         if self.order.is_late(deadline_ns) {
@@ -249,7 +249,7 @@ impl<T> TimerQueue<T> {
         self.len() == 0
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop_entry(&mut self, now: Instant) -> Option<TimerEntry> {
         if self.order.is_unsorted() {
             if self.next_deadline()? > now {
@@ -261,7 +261,7 @@ impl<T> TimerQueue<T> {
     }
 
     /// Finds the earliest timer after the previous one was taken.
-    #[inline]
+    #[inline(always)]
     fn find_first(&mut self) {
         let has_first = self.sort_first();
         if self.slots.is_time_to_tidy() || !has_first {
