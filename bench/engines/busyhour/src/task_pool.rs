@@ -3,7 +3,7 @@
 use busyhour::{pool::TaskPool, serializer::Serializer};
 use kit::{Args, tasks};
 
-pub struct Pool(pub TaskPool);
+pub struct Pool(TaskPool);
 
 impl Pool {
     pub fn start(args: &Args) -> Self {

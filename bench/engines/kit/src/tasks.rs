@@ -2,7 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    ffi::c_void,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -44,51 +43,6 @@ fn again<P: Pool>(pool: &'static P, load: &'static Load, own_count: u64) {
         pool.push(move || again(pool, load, own_count + 1));
     } else {
         load.end_chain(own_count);
-    }
-}
-
-/// A pool that gets a function and what it is about, as pools in C do.
-pub trait CallPool: Sync + 'static {
-    /// Runs `run(data)` once, on any thread.
-    fn push(&'static self, run: Run, data: *mut c_void);
-}
-
-pub type Run = unsafe extern "C" fn(*mut c_void);
-
-/// On a cache line of its own, since workers count in several chains at a time.
-#[repr(align(64))]
-struct Chain<P: CallPool> {
-    pool: &'static P,
-    load: &'static Load,
-    own_count: u64,
-}
-
-/// Runs `pool-requeue` with a struct for each chain of tasks that lives as long as it.
-pub fn requeue_calls<P: CallPool>(args: &Args, pool: P) {
-    let pool: &'static P = Box::leak(Box::new(pool));
-    let load: &'static Load = Box::leak(Box::default());
-    for _ in 0..INITIAL_TASKS {
-        let own_count = 0;
-        let chain = Box::into_raw(Box::new(Chain {
-            pool,
-            load,
-            own_count,
-        }));
-        pool.push(call_again::<P>, chain.cast());
-    }
-    let rate = load.let_run(args.number("ms"));
-    load.wait_for(INITIAL_TASKS);
-    load.report(rate);
-}
-
-unsafe extern "C" fn call_again<P: CallPool>(data: *mut c_void) {
-    // SAFETY: `requeue_calls` made it, and one task at a time has it.
-    let chain = unsafe { &mut *data.cast::<Chain<P>>() };
-    chain.own_count += 1;
-    if chain.load.step() {
-        chain.pool.push(call_again::<P>, data);
-    } else {
-        chain.load.end_chain(chain.own_count);
     }
 }
 

@@ -53,7 +53,7 @@ impl<T> TimerQueue<T> {
     /// # Panics
     ///
     /// At 2³⁰ timers.
-    #[inline(always)]
+    #[inline]
     pub fn add(&mut self, deadline: Instant, value: T) -> QueueHandle {
         let deadline_ns = deadline.as_nanos();
         if self.order.is_late(deadline_ns) {
@@ -249,6 +249,8 @@ impl<T> TimerQueue<T> {
         self.len() == 0
     }
 
+    // `inline(always)` here and below, since a program that both takes and holds timers, as the C interface does, has two callers of
+    // each, and an expiry would then return its entry through memory.
     #[inline(always)]
     fn pop_entry(&mut self, now: Instant) -> Option<TimerEntry> {
         if self.order.is_unsorted() {
