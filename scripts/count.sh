@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # usage: scripts/count.sh timer|buffer|bus|pool|c|c-shared [WAY...]
 #
-# Instructions of one use of the timer service, of pinned buffers, of a topic or of a pool, for each way that
+# Instructions of one use of the timer service and queue, of pinned buffers, of a topic or of a pool, for each way that
 # examples/{timer,buffer,bus,pool}_cost.rs knows, or of calls from C to libbusyhour.a (c) or libbusyhour.so (c-shared), for each
 # way that crates/busyhour-capi/tests/c/cost.c knows: the difference of two runs divided by that of their counts, so that
 # nothing but the use itself (less the loop around it, where the program knows `nothing`) is in it. It is the same
-# however busy the machine is. `add-run` is 64 timers, a buffer has 1 KiB, a topic 1,000 keys, a pool one worker. For a
+# however busy the machine is. `add-run` is 64 timers, `queue-add-cancel` a queue with one timer, `queue-among-1000` a cancel of one of
+# 1,000 and an add, a buffer has 1 KiB, a topic 1,000 keys, a pool one worker. For a
 # topic also the accesses of a publish that miss a cache of 2 MiB at a million keys. In C, `version` is a call that does
 # nothing, and `push` and `ping-pong` have some clock readings in them, a few instructions more or less. With
 # FEATURES=tracing,metrics the library has these features too. Needs valgrind.
@@ -16,12 +17,12 @@ cd "$(dirname "$0")/.."
 main() {
   what=${1:-}
   case "$what" in
-    timer) ways=(nothing add-cancel add-run run-again sleep-wake) few=1000 many=11000 ;;
+    timer) ways=(nothing add-cancel add-run run-again sleep-wake queue-add-cancel queue-among-1000) few=1000 many=11000 ;;
     buffer) ways=(nothing pin-unpin find-unpin alloc-clone-drop) few=1000 many=101000 ;;
     bus) ways=(idle cached if-changed if-same fold-one-node fold-two-nodes subscriber by-key-1 by-key-1000 lookup) few=1000 many=101000 keys=1000 ;;
     pool) ways=(push requeue push-outside yield-2 yield-4 ping-pong serializer-outside serializer-run keyed keyed-handle keyed-run) few=1000 many=101000 ;;
     c | c-shared)
-      ways=(nothing version pin-unpin find-unpin queue-add-cancel timer-add-cancel publish-idle publish-cached lookup push ping-pong)
+      ways=(nothing version pin-unpin find-unpin queue-add-cancel queue-among-1000 timer-add-cancel publish-idle publish-cached lookup push ping-pong)
       few=1000 many=101000 ;;
     *) sed -n '2{s/^# //;p}' "$0" >&2; exit 2 ;;
   esac

@@ -73,7 +73,7 @@ fn a_record_gives_ratios_and_a_page() {
 
 /// All engines but those that need more than this tree and a compiler; `make peers`
 /// checks the others.
-const OURS: &str = "busyhour,seed-before,seed-after,std-binary-heap,std-btreemap,machine,increments-only,locks-only,ring-only,slots-only,keys-only";
+const OURS: &str = "busyhour,seed-before,seed-after,std-binary-heap,std-btreemap,machine,increments-only,locks-only,ring-only,slots-only,keys-only,blocks-only,busyhour-calls-only,busyhour-pointers-only";
 
 /// All scenarios but those that measure the server, which would have to be built with all
 /// optimizations first.

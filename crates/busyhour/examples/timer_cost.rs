@@ -1,14 +1,15 @@
-//! Repeats one use of the timer service as often as given, and nothing else,
+//! Repeats one use of the timer service, or of the timer queue, as often as given, and nothing else,
 //! for `scripts/count.sh timer`, which counts instructions.
 //!
 //!     timer_cost WAY COUNT
 
 use busyhour::{
-    clock::{Clock, UnixTime},
+    clock::{Clock, Instant, UnixTime},
     task::{Executor, Rejected, Task},
-    timer::Timers,
+    timer::{QueueHandle, TimerQueue, Timers},
 };
 use std::{
+    cell::RefCell,
     env,
     future::Future,
     hint::black_box,
@@ -30,9 +31,14 @@ fn main() {
         "add-run" => add_run,
         "run-again" => run_again,
         "sleep-wake" => sleep_wake,
+        "queue-add-cancel" => queue_add_cancel,
+        "queue-among-1000" => queue_among_1000,
         other => refuse(&format!("no such way: {other:?}")),
     };
     let bench = Bench::new();
+    if way == "queue-among-1000" {
+        bench.queue.borrow_mut().fill();
+    }
     if way == "run-again" {
         let timer = bench.timers.timer().on_shared(Arc::clone(&bench.inline));
         let _added = timer.run_every(STEP, || ());
@@ -40,10 +46,34 @@ fn main() {
     (0..count).for_each(|_| one(black_box(&bench)));
 }
 
+/// The queue alone, and the handles of the timers in it.
+#[derive(Default)]
+struct Queued {
+    queue: TimerQueue<usize>,
+    handles: Vec<QueueHandle>,
+    turn: u64,
+}
+
+impl Queued {
+    fn fill(&mut self) {
+        for _ in 0..1000 {
+            let handle = self.queue.add(self.scattered(), 0);
+            self.handles.push(handle);
+            self.turn += 1;
+        }
+    }
+
+    /// A deadline within a minute.
+    fn scattered(&self) -> Instant {
+        Instant::from_nanos(self.turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 28)
+    }
+}
+
 struct Bench {
     clock: Clock,
     timers: Timers,
     inline: Arc<dyn Executor>,
+    queue: RefCell<Queued>,
 }
 
 /// Runs everything at once.
@@ -63,6 +93,7 @@ impl Bench {
             timers: Timers::builder().clock(clock.clone()).shards(1).build(),
             clock,
             inline: Arc::new(Inline),
+            queue: RefCell::default(),
         }
     }
 
@@ -80,6 +111,22 @@ fn add_cancel(bench: &Bench) {
     let timer = bench.timers.timer().after(STEP);
     let timer = timer.on_shared(Arc::clone(&bench.inline)).run(|| ());
     let _cancelled = black_box(timer).map(|timer| bench.timers.cancel(&timer));
+}
+
+fn queue_add_cancel(bench: &Bench) {
+    let queued = &mut *bench.queue.borrow_mut();
+    let handle = black_box(queued.queue.add(queued.scattered(), 0));
+    black_box(queued.queue.cancel(handle));
+    queued.turn += 1;
+}
+
+/// Among 1,000 others, in whose order it has a random place.
+fn queue_among_1000(bench: &Bench) {
+    let queued = &mut *bench.queue.borrow_mut();
+    let index = queued.turn as usize % 1000;
+    black_box(queued.queue.cancel(queued.handles[index]));
+    queued.handles[index] = queued.queue.add(queued.scattered(), 0);
+    queued.turn += 1;
 }
 
 /// Sixty-four at a time.

@@ -8,6 +8,7 @@ use kit::{
 };
 
 mod buffers;
+mod calls;
 mod run_queue;
 mod shared_timers;
 mod task_pool;
@@ -21,6 +22,8 @@ fn main() {
         ("locked-queue", "timers-shared") => {
             timers::run_shared(&args, &Locked::<timer_queue::Timers>::default());
         }
+        ("calls-only", scenario) => calls::run::<false>(scenario, &args),
+        ("pointers-only", scenario) => calls::run::<true>(scenario, &args),
         (_, scenario) => run(scenario, &args),
     }
     // The pool's threads still run, but the figures have been printed.

@@ -1,9 +1,10 @@
 //! The limits of the machine: loads at random addresses, a cache line that goes from processor to processor, additions to one counter that
 //! threads share, threads that share nothing, turns one after the other, polls in a ring, tasks
-//! that two locks each order or a ring hands over, and timers without an order, or whose order is made at the end.
+//! that two locks each order or a ring hands over, buffers in a list, and timers without an order, or whose order is made at the end.
 
 use kit::{Args, args::refuse, tasks};
 
+mod block_list;
 mod hand_over;
 mod key_list;
 mod only_compute;
@@ -32,6 +33,7 @@ fn run(scenario: &str, args: &Args) {
         "pool-external" => tasks::handed_over(args),
         "serializer-pingpong" => tasks::handed_turns(args),
         "timers" => slot_list::run(args),
+        "buffers" => block_list::run(args),
         "timers-shared" => slot_service::run(args),
         other => refuse(&format!("no scenario {other}")),
     }

@@ -1,11 +1,15 @@
 use crate::result::bh_result;
 use std::borrow::Cow;
 
-/// Why a call failed: the code that it returns, and the sentence for `bh_last_error`.
+/// Why a call failed. It is as large as a pointer, so that what the body of a function returns stays in a register.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: bh_result,
-    pub(crate) message: Cow<'static, str>,
+pub(crate) struct Failure(Box<Reason>);
+
+/// The code that a call returns, and the sentence for `bh_last_error`.
+#[derive(Debug)]
+struct Reason {
+    code: bh_result,
+    message: Cow<'static, str>,
 }
 
 /// What the body of an exported function returns.
@@ -17,7 +21,15 @@ impl Failure {
     #[inline(never)]
     pub(crate) fn new(code: bh_result, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        Self { code, message }
+        Self(Box::new(Reason { code, message }))
+    }
+
+    pub(crate) fn code(&self) -> bh_result {
+        self.0.code
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
     }
 
     /// An argument that must not be NULL is.

@@ -25,8 +25,8 @@ pub(crate) fn guard(body: impl FnOnce() -> Outcome) -> bh_result {
 #[cold]
 #[inline(never)]
 fn failed(failure: Failure) -> bh_result {
-    remember(&failure.message);
-    failure.code
+    remember(failure.message());
+    failure.code()
 }
 
 #[cold]

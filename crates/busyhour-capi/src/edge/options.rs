@@ -161,8 +161,8 @@ mod tests {
     fn a_size_below_that_of_the_first_release_is_refused() {
         for size in [0, 8, grown_options::FIRST_SIZE - 1] {
             let refused = read(size).err().unwrap();
-            assert_eq!(refused.code, bh_result::BH_INVALID);
-            assert!(refused.message.contains("grown_options"), "{refused:?}");
+            assert_eq!(refused.code(), bh_result::BH_INVALID);
+            assert!(refused.message().contains("grown_options"), "{refused:?}");
         }
     }
 }

@@ -12,7 +12,11 @@ static bh_buffers *buffers;
 static void *inside;
 static bh_topic *idle, *cached;
 static bh_record *records[1000];
+static uint64_t handles[1000];
 static atomic_long left, ended;
+
+/* A deadline within a minute. */
+static uint64_t scattered(long turn) { return ((uint64_t)turn * 0x9E3779B97F4A7C15) >> 28; }
 
 static void nothing(long turn) { (void)turn; }
 
@@ -41,6 +45,13 @@ static void queue_add_cancel(long turn) {
   uint64_t handle;
   OK(bh_timer_queue_add(queue, (uint64_t)turn, &queue, &handle));
   OK(bh_timer_queue_cancel(queue, handle, NULL));
+}
+
+/* Among 1,000 others, in whose order it has a random place. */
+static void queue_among_1000(long turn) {
+  uint64_t *handle = &handles[turn % 1000];
+  OK(bh_timer_queue_cancel(queue, *handle, NULL));
+  OK(bh_timer_queue_add(queue, scattered(1000 + turn), &queue, handle));
 }
 
 static void timer_add_cancel(long turn) {
@@ -104,6 +115,10 @@ static void begin(void) {
   }
 }
 
+static void fill_queue(void) {
+  for (long turn = 0; turn < 1000; turn++) OK(bh_timer_queue_add(queue, scattered(turn), &queue, &handles[turn]));
+}
+
 int main(int count, char **words) {
   const struct {
     const char *name;
@@ -115,6 +130,7 @@ int main(int count, char **words) {
       {"pin-unpin", pin_unpin, NULL},
       {"find-unpin", find_unpin, NULL},
       {"queue-add-cancel", queue_add_cancel, NULL},
+      {"queue-among-1000", queue_among_1000, NULL},
       {"timer-add-cancel", timer_add_cancel, NULL},
       {"publish-idle", publish_idle, NULL},
       {"publish-cached", publish_cached, NULL},
@@ -132,6 +148,7 @@ int main(int count, char **words) {
       return 0;
     }
     begin();
+    if (ways[i].use == queue_among_1000) fill_queue();
     for (long turn = 0; turn < uses; turn++) ways[i].use(turn);
     return 0;
   }

@@ -249,7 +249,9 @@ impl<T> TimerQueue<T> {
         self.len() == 0
     }
 
-    #[inline]
+    // `inline(always)` here and below, since a program that both takes and holds timers, as the C interface does, has two callers of
+    // each, and an expiry would then return its entry through memory.
+    #[inline(always)]
     fn pop_entry(&mut self, now: Instant) -> Option<TimerEntry> {
         if self.order.is_unsorted() {
             if self.next_deadline()? > now {
@@ -261,7 +263,7 @@ impl<T> TimerQueue<T> {
     }
 
     /// Finds the earliest timer after the previous one was taken.
-    #[inline]
+    #[inline(always)]
     fn find_first(&mut self) {
         let has_first = self.sort_first();
         if self.slots.is_time_to_tidy() || !has_first {
