@@ -11,22 +11,23 @@ const _: () = assert!(CAPACITY.is_power_of_two());
 /// list order. Picking takes the head; queueing looks only at the entities of
 /// lower rank, of which there are none when equals take turns.
 #[derive(Debug)]
+#[repr(C)] // What each call reads comes first, see README.md, "Structure".
 pub(super) struct Sorted<E> {
-    entities: [Option<E>; CAPACITY],
-    ranks: [Rank; CAPACITY],
     /// A running position that may wrap; its low bits are the index of the
     /// head.
     head: usize,
     len: usize,
+    ranks: [Rank; CAPACITY],
+    entities: [Option<E>; CAPACITY],
 }
 
 impl<E> Sorted<E> {
     pub(super) fn new() -> Self {
         Self {
-            entities: [const { None }; CAPACITY],
-            ranks: [Rank::NOBODY; CAPACITY],
             head: 0,
             len: 0,
+            ranks: [Rank::NOBODY; CAPACITY],
+            entities: [const { None }; CAPACITY],
         }
     }
 
