@@ -93,6 +93,23 @@ impl<E> Sorted<E> {
         }
     }
 
+    /// The same with several others, none of which goes behind `entity`: it takes the place
+    /// behind the last one. Gives it back otherwise.
+    #[inline(always)]
+    pub(super) fn exchange_behind_all(&mut self, entity: E, rank: Rank) -> Result<(E, Rank), E> {
+        if self.len == 0 || rank > self.ranks[self.index(self.len - 1)] {
+            return Err(entity);
+        }
+        let first = self.index(0);
+        let Some(next) = self.entities[first].take() else {
+            return Err(entity);
+        };
+        let next_rank = self.ranks[first];
+        self.put(self.index(self.len), entity, rank);
+        self.head = self.head.wrapping_add(1);
+        Ok((next, next_rank))
+    }
+
     /// Begins an epoch; all entities here are used up.
     #[cold]
     pub(super) fn renew(&mut self) {
