@@ -6,6 +6,7 @@ use super::{Mode, QueueEnd, Thresholds, bucketed::Bucketed, rank::Rank, sorted::
 /// entities that come and go at either length do not change the mode repeatedly. The
 /// structure that is not in use is empty.
 #[derive(Debug)]
+#[repr(C)] // As in `Sorted`.
 pub(super) struct Adaptive<E> {
     mode: Mode,
     thresholds: Thresholds,
@@ -71,14 +72,18 @@ impl<E> Adaptive<E> {
     #[inline(always)]
     pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
         // The ring is empty while it is not in use, so one needs no look at the mode.
-        match self.short.exchange_with_the_other(entity, rank) {
+        let several = match self.short.exchange_with_the_other(entity, rank) {
+            Ok(next) => return next,
+            Err(entity) => self.short.exchange_behind_all(entity, rank),
+        };
+        match several {
             Ok(next) => next,
             Err(entity) => self.exchange_among_others(entity, rank),
         }
     }
 
-    /// With none or several others, or one that goes behind `entity`. Cold, so that two
-    /// that take turns need no jump.
+    /// With none or many others, or some that go behind `entity`. Cold, so that a few that
+    /// take turns need no jump.
     #[cold]
     fn exchange_among_others(&mut self, entity: E, rank: Rank) -> (E, Rank) {
         match self.mode {

@@ -66,9 +66,10 @@ const _: () = assert!(SAME_WORKER_BONUS % 2 == 1);
 /// ```
 #[doc(alias("schedule", "goodness", "runqueue"))]
 #[derive(Debug)]
+#[repr(C)] // As in `Sorted`.
 pub struct RunQueue<E> {
-    worker: WorkerId,
     tick: Tick,
+    worker: WorkerId,
     epoch: u32,
     /// How many more entities without a parent may bring a full counter in
     /// this epoch.
@@ -100,8 +101,8 @@ impl<E> RunQueue<E> {
     /// structure changes.
     pub fn with_thresholds(worker: WorkerId, tick: Duration, thresholds: Thresholds) -> Self {
         Self {
-            worker,
             tick: Tick::new(tick),
+            worker,
             epoch: 0,
             newcomers_left: Self::NEWCOMERS_PER_EPOCH,
             queued: Adaptive::new(thresholds),

@@ -11,22 +11,23 @@ const _: () = assert!(CAPACITY.is_power_of_two());
 /// list order. Picking takes the head; queueing looks only at the entities of
 /// lower rank, of which there are none when equals take turns.
 #[derive(Debug)]
+#[repr(C)] // What each call reads comes first, see README.md, "Structure".
 pub(super) struct Sorted<E> {
-    entities: [Option<E>; CAPACITY],
-    ranks: [Rank; CAPACITY],
     /// A running position that may wrap; its low bits are the index of the
     /// head.
     head: usize,
     len: usize,
+    ranks: [Rank; CAPACITY],
+    entities: [Option<E>; CAPACITY],
 }
 
 impl<E> Sorted<E> {
     pub(super) fn new() -> Self {
         Self {
-            entities: [const { None }; CAPACITY],
-            ranks: [Rank::NOBODY; CAPACITY],
             head: 0,
             len: 0,
+            ranks: [Rank::NOBODY; CAPACITY],
+            entities: [const { None }; CAPACITY],
         }
     }
 
@@ -90,6 +91,23 @@ impl<E> Sorted<E> {
             }
             None => Err(entity),
         }
+    }
+
+    /// The same with several others, none of which goes behind `entity`: it takes the place
+    /// behind the last one. Gives it back otherwise.
+    #[inline(always)]
+    pub(super) fn exchange_behind_all(&mut self, entity: E, rank: Rank) -> Result<(E, Rank), E> {
+        if self.len == 0 || rank > self.ranks[self.index(self.len - 1)] {
+            return Err(entity);
+        }
+        let first = self.index(0);
+        let Some(next) = self.entities[first].take() else {
+            return Err(entity);
+        };
+        let next_rank = self.ranks[first];
+        self.put(self.index(self.len), entity, rank);
+        self.head = self.head.wrapping_add(1);
+        Ok((next, next_rank))
     }
 
     /// Begins an epoch; all entities here are used up.

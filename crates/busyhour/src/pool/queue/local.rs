@@ -10,14 +10,15 @@ use crate::{
 };
 
 /// Guarded by the worker's biased lock.
+#[repr(C)] // A switch reads what comes first, up to the first ranks of the run queue.
 pub(in crate::pool) struct Local {
-    fifo: TaskFifo,
-    fifo_sched_state: SchedState,
     /// Whether the FIFO is in the run queue.
     fifo_is_queued: bool,
     /// A shutdown took everything and will not look again.
     is_closed: bool,
+    fifo: TaskFifo,
     pub(in crate::pool) run_queue: RunQueue<Runnable>,
+    fifo_sched_state: SchedState,
 }
 
 /// What the run queue orders.
@@ -37,11 +38,11 @@ pub(in crate::pool) struct WorkBatch {
 impl Local {
     pub(in crate::pool) fn new(worker: WorkerId, thresholds: Thresholds) -> Self {
         Self {
-            fifo: TaskFifo::new(),
-            fifo_sched_state: SchedState::default(),
             fifo_is_queued: false,
             is_closed: false,
+            fifo: TaskFifo::new(),
             run_queue: RunQueue::with_thresholds(worker, DEFAULT_TICK, thresholds),
+            fifo_sched_state: SchedState::default(),
         }
     }
 

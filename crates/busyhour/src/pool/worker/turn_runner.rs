@@ -89,7 +89,7 @@ impl<'a> TurnRunner<'a> {
     pub(super) fn run_next(&mut self) -> bool {
         context::clear_yield_request();
         let next = match self.last.take() {
-            Some(last) => Some(self.on.current.switch_from(last, self.ran_ns)),
+            Some(last) => Some(self.on.current.switch_from::<false>(last, self.ran_ns)),
             None if self.fifo_ran => self.switch_from_fifo(),
             None => self.on.current.next(),
         };

@@ -330,9 +330,20 @@ impl<'a> CurrentWorker<'a> {
         }
     }
 
-    /// Charges the one that ran last, and takes out the next one to run.
-    #[inline(always)]
+    /// Charges the one that ran last, and takes out the next one to run. A function of its
+    /// own, so that a turn whose switch is measured runs the same instructions as the others
+    /// after a clock reading.
+    #[inline(never)]
     pub(super) fn switch(&self, last: Option<Runnable>, ran_ns: u64) -> Option<Runnable> {
+        match last {
+            Some(Runnable::Entity(token)) => Some(self.switch_from::<true>(token, ran_ns)),
+            other => self.switch_from_other(other, ran_ns),
+        }
+    }
+
+    /// The same after plain tasks, or after nothing that has more to do.
+    #[cold]
+    fn switch_from_other(&self, last: Option<Runnable>, ran_ns: u64) -> Option<Runnable> {
         self.local(|local| local.switch(last, ran_ns))
     }
 
@@ -345,8 +356,15 @@ impl<'a> CurrentWorker<'a> {
     /// Like [`switch`](Self::switch), after an entity that has more to do. Mostly
     /// the next one is an entity too, and there is nothing else: then as many wait
     /// as before, and only the epoch is published.
+    ///
+    /// There is one instance for turns after a clock reading and one for the others, so
+    /// that each has one caller, into which the compiler puts all of it.
     #[inline(always)]
-    pub(super) fn switch_from(&self, last: Token, ran_ns: u64) -> Runnable {
+    pub(super) fn switch_from<const AFTER_A_READING: bool>(
+        &self,
+        last: Token,
+        ran_ns: u64,
+    ) -> Runnable {
         let worker = self.worker;
         // SAFETY: as in `local`.
         unsafe {
