@@ -46,18 +46,18 @@ fn main() {
     (0..count).for_each(|_| one(black_box(&bench)));
 }
 
-/// The queue alone, and the handles of the timers in it.
+/// A timer queue without the service, and the handles of the timers in it.
 #[derive(Default)]
-struct Queued {
-    queue: TimerQueue<usize>,
+struct QueueBench {
+    timers: TimerQueue<usize>,
     handles: Vec<QueueHandle>,
     turn: u64,
 }
 
-impl Queued {
+impl QueueBench {
     fn fill(&mut self) {
         for _ in 0..1000 {
-            let handle = self.queue.add(self.scattered(), 0);
+            let handle = self.timers.add(self.scattered(), 0);
             self.handles.push(handle);
             self.turn += 1;
         }
@@ -73,7 +73,7 @@ struct Bench {
     clock: Clock,
     timers: Timers,
     inline: Arc<dyn Executor>,
-    queue: RefCell<Queued>,
+    queue: RefCell<QueueBench>,
 }
 
 /// Runs everything at once.
@@ -114,19 +114,19 @@ fn add_cancel(bench: &Bench) {
 }
 
 fn queue_add_cancel(bench: &Bench) {
-    let queued = &mut *bench.queue.borrow_mut();
-    let handle = black_box(queued.queue.add(queued.scattered(), 0));
-    black_box(queued.queue.cancel(handle));
-    queued.turn += 1;
+    let queue = &mut *bench.queue.borrow_mut();
+    let handle = black_box(queue.timers.add(queue.scattered(), 0));
+    black_box(queue.timers.cancel(handle));
+    queue.turn += 1;
 }
 
 /// Among 1,000 others, in whose order it has a random place.
 fn queue_among_1000(bench: &Bench) {
-    let queued = &mut *bench.queue.borrow_mut();
-    let index = queued.turn as usize % 1000;
-    black_box(queued.queue.cancel(queued.handles[index]));
-    queued.handles[index] = queued.queue.add(queued.scattered(), 0);
-    queued.turn += 1;
+    let queue = &mut *bench.queue.borrow_mut();
+    let index = queue.turn as usize % 1000;
+    black_box(queue.timers.cancel(queue.handles[index]));
+    queue.handles[index] = queue.timers.add(queue.scattered(), 0);
+    queue.turn += 1;
 }
 
 /// Sixty-four at a time.

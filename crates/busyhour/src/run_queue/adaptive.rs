@@ -6,7 +6,7 @@ use super::{Mode, QueueEnd, Thresholds, bucketed::Bucketed, rank::Rank, sorted::
 /// entities that come and go at either length do not change the mode repeatedly. The
 /// structure that is not in use is empty.
 #[derive(Debug)]
-#[repr(C)] // As in `Sorted`.
+#[repr(C)] // Its fields are in this order for the reason that `Sorted` has.
 pub(super) struct Adaptive<E> {
     mode: Mode,
     thresholds: Thresholds,

@@ -66,7 +66,7 @@ const _: () = assert!(SAME_WORKER_BONUS % 2 == 1);
 /// ```
 #[doc(alias("schedule", "goodness", "runqueue"))]
 #[derive(Debug)]
-#[repr(C)] // As in `Sorted`.
+#[repr(C)] // Its fields are in this order for the reason that `Sorted` has.
 pub struct RunQueue<E> {
     tick: Tick,
     worker: WorkerId,

@@ -10,7 +10,7 @@ use crate::sync::{
 /// Guards a `T` that one thread, the owner, uses all the time and other threads
 /// rarely.
 #[derive(Debug)]
-#[repr(C)] // Beside the first fields of the value.
+#[repr(C)] // The flags lie beside the first fields of the value.
 pub(in crate::pool) struct BiasedLock<T> {
     /// Written only by the owner.
     owner_inside: AtomicBool,
